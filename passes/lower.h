@@ -1,0 +1,62 @@
+/* Shared by the lowering passes (bucket ... streams): uses of buckets, memory accesses of nodes. */
+#ifndef FG_PASSES_LOWER_H
+#define FG_PASSES_LOWER_H
+
+#include "ir/op_table.h"
+#include "passes/passes.h"
+
+/* Byte alignment of every address in the plan: what device libraries like best for vector loads. */
+#define FG_ALIGN_BYTES 256
+/* Element alignment of parameters in a bucket; a bucket is padded to ranks times this. */
+#define FG_ALIGN_ELEMENTS 64
+
+static inline bool fg_op_has(FgOp op, FgOpFlag flag)
+{
+    return (fg_op_info(op)->flags & (uint32_t)flag) != 0;
+}
+
+/* Names memory without touching it: no work, no access, no place on a stream. */
+static inline bool fg_node_is_name(const FgNode *node)
+{
+    return fg_op_has(node->op, FG_OPF_VIEW) || node->op == FG_OP_hold;
+}
+
+/* Work of the compute stream: what prefetch distances and holds are counted in. */
+static inline bool fg_node_is_compute(const FgNode *node)
+{
+    return node->stream == FG_STREAM_COMPUTE && !fg_node_is_name(node) &&
+           node->op != FG_OP_release && node->op != FG_OP_grad_buffer;
+}
+
+/* True when the node reads what its results held before. */
+bool fg_node_updates(const FgNode *node);
+
+/* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is not touched) and the
+ * padded total. */
+uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n, uint32_t ranks,
+                          uint64_t *out_offsets);
+
+/* Whole trainable parameters are those that a gradient reaches: the others have no state. `out[param]`. */
+void fg_params_with_gradient(const FgModule *graph, bool *out);
+
+/* Value -> parameter whose memory it names (parameters themselves and views of them), or FG_NO_ID. Graph level. */
+uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
+
+/* ---- plans (passes/plan.c) ---- */
+/* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph level with the recompute
+ * applied; the plan lives in the module's arena. */
+FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
+FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
+
+/* ---- packing (passes/pack.c) ---- */
+typedef struct FgPackItem {
+    uint64_t bytes;
+    uint32_t begin, end; /* inclusive; end < begin wraps round the timeline */
+    uint64_t offset;     /* out */
+} FgPackItem;
+
+/* Places items so that two that live at the same time do not overlap, aligned to FG_ALIGN_BYTES; returns the arena's size. `effort`
+ * bounds the orders tried (at least 1); it stops early at `bound`, which no placement can beat. */
+uint64_t fg_pack(FgArena *scratch, FgPackItem *items, uint32_t n, uint64_t bound, uint32_t effort);
+
+#endif

@@ -42,9 +42,11 @@ void fg_diag_note(FgDiags *diags, FgLoc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 uint32_t fg_diags_errors(const FgDiags *diags);
+/* Whether a message with this id was reported, for tests. */
+bool fg_diags_has(const FgDiags *diags, FgDiagId id);
 /* Renders all messages and, with errors, a closing count. */
 void fg_diags_render(const FgDiags *diags, FgBuf *out);
-/* The ids reported so far, in order, for tests. */
+/* "JSON_SYNTAX", as in diags.def; messages show it in lower case with dashes. */
 const char *fg_diag_name(FgDiagId id);
 
 /* Our own bug: prints the message and aborts (the command turns SIGABRT into exit code 4). */

@@ -24,7 +24,7 @@ const char *fg_buf_text(const FgBuf *buf); /* "" while empty */
 const char *fg_double_text(FgArena *arena, double x);
 /* Quoted, with JSON escapes. Arena-owned. */
 const char *fg_quoted(FgArena *arena, const char *s);
-/* "14.57 GiB", "12 B": three significant digits, for people. Arena-owned. */
+/* "14.57 GiB", "120.5 MiB", "12 B": for people. Arena-owned. */
 const char *fg_bytes_text(FgArena *arena, uint64_t bytes);
 /* Digits grouped by commas: "1,235,814,400". Arena-owned. */
 const char *fg_count_text(FgArena *arena, uint64_t n);

@@ -1,0 +1,191 @@
+/* Files and processes. The only place that looks at errno: callers get a sentence. */
+#include "base/file.h"
+
+#include "base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static bool failed(FgArena *arena, const char *path, const char **out_error)
+{
+    *out_error = fg_arena_printf(arena, "%s: %s", path, strerror(errno));
+    return false;
+}
+
+/* Everything up to the end of `fd`. False with errno set. */
+static bool read_all(int fd, FgBuf *buf)
+{
+    char chunk[16384];
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n > 0)
+            fg_buf_put(buf, chunk, (size_t)n);
+        else if (n == 0)
+            return true;
+        else if (errno != EINTR)
+            return false;
+    }
+}
+
+static bool write_all(int fd, const char *text, size_t len)
+{
+    while (len) {
+        ssize_t n = write(fd, text, len);
+        if (n < 0 && errno != EINTR)
+            return false;
+        if (n > 0) {
+            text += n;
+            len -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+bool fg_file_read(FgArena *arena, const char *path, char **out_text, size_t *out_len,
+                  const char **out_error)
+{
+    bool standard = strcmp(path, "-") == 0;
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return failed(arena, path, out_error);
+    FgBuf buf;
+    fg_buf_init(&buf, arena);
+    fg_buf_put(&buf, "", 0);
+    bool ok = read_all(fd, &buf) || failed(arena, path, out_error);
+    if (!standard)
+        close(fd);
+    *out_text = buf.data;
+    *out_len = buf.len;
+    return ok;
+}
+
+/* A new file beside `path`, with the permissions of any new file. -1 with errno set. */
+static int open_beside(FgArena *arena, const char *path, const char **out_name)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        *out_name = fg_arena_printf(arena, "%s.tmp-%ld-%u", path, (long)getpid(), i);
+        int fd = open(*out_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+/* Devices and pipes are written straight: a rename would replace them. */
+static bool write_device(FgArena *arena, const char *path, const char *text, size_t len,
+                         const char **out_error)
+{
+    bool standard = strcmp(path, "-") == 0;
+    int fd = standard ? STDOUT_FILENO : open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return failed(arena, path, out_error);
+    bool ok = write_all(fd, text, len) || failed(arena, path, out_error);
+    if (!standard && close(fd) != 0 && ok)
+        ok = failed(arena, path, out_error);
+    return ok;
+}
+
+bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t len,
+                   const char **out_error)
+{
+    struct stat status;
+    if (strcmp(path, "-") == 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
+        return write_device(arena, path, text, len, out_error);
+    const char *temporary;
+    int fd = open_beside(arena, path, &temporary);
+    if (fd < 0)
+        return failed(arena, path, out_error);
+    bool ok = write_all(fd, text, len) || failed(arena, path, out_error);
+    if (close(fd) != 0 && ok)
+        ok = failed(arena, path, out_error);
+    if (ok && rename(temporary, path) != 0)
+        ok = failed(arena, path, out_error);
+    if (!ok)
+        unlink(temporary);
+    return ok;
+}
+
+/* Starts argv with its standard error at `write_end`. An errno value, 0 when it runs. */
+static int spawn(const char *const *argv, int write_end, pid_t *out_pid)
+{
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error)
+        return error;
+    error = posix_spawn_file_actions_adddup2(&actions, write_end, STDERR_FILENO);
+    if (!error) {
+        /* posix_spawnp takes char *const [] for historical reasons and writes nothing. */
+        char *const *args = (char *const *)(uintptr_t)argv;
+        error = posix_spawnp(out_pid, argv[0], &actions, NULL, args, environ);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+int fg_run(FgArena *arena, const char *const *argv, const char **out_output)
+{
+    int ends[2];
+    if (pipe(ends) != 0) {
+        failed(arena, argv[0], out_output);
+        return -1;
+    }
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    pid_t pid = 0;
+    int error = spawn(argv, ends[1], &pid);
+    close(ends[1]);
+    FgBuf buf;
+    fg_buf_init(&buf, arena);
+    if (!error)
+        read_all(ends[0], &buf);
+    close(ends[0]);
+    if (error) {
+        *out_output = fg_arena_printf(arena, "%s: %s", argv[0], strerror(error));
+        return -1;
+    }
+    *out_output = fg_buf_text(&buf);
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR) {
+            failed(arena, argv[0], out_output);
+            return -1;
+        }
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+const char *fg_temp_dir(FgArena *arena, const char **out_error)
+{
+    const char *base = getenv("TMPDIR");
+    if (!base || !*base)
+        base = "/tmp";
+    char *path = fg_arena_printf(arena, "%s/foregather-XXXXXX", base);
+    if (mkdtemp(path))
+        return path;
+    failed(arena, base, out_error);
+    return NULL;
+}
+
+void fg_temp_dir_remove(FgArena *arena, const char *path)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlink(fg_arena_printf(arena, "%s/%s", path, entry->d_name));
+    }
+    closedir(dir);
+    rmdir(path);
+}

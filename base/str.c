@@ -1,0 +1,252 @@
+/* Text buffers, number and size texts, interning, and the "did you mean" distance. */
+#include "base/str.h"
+
+#include "base/diag.h"
+#include "base/map.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- buffers ---- */
+void fg_buf_init(FgBuf *buf, FgArena *arena)
+{
+    *buf = (FgBuf){.arena = arena};
+}
+
+/* Room for `more` bytes and the terminator. */
+static void reserve(FgBuf *buf, size_t more)
+{
+    if (more > SIZE_MAX / 4 || buf->len > SIZE_MAX / 4)
+        FG_BUG("a text of more than %zu bytes", buf->len);
+    size_t need = buf->len + more + 1;
+    if (need <= buf->cap)
+        return;
+    size_t cap = buf->cap ? buf->cap * 2 : 64;
+    if (cap < need)
+        cap = need;
+    char *data = fg_arena_alloc(buf->arena, cap);
+    if (buf->len)
+        memcpy(data, buf->data, buf->len);
+    buf->data = data;
+    buf->cap = cap;
+}
+
+void fg_buf_put(FgBuf *buf, const char *s, size_t n)
+{
+    reserve(buf, n);
+    if (n)
+        memcpy(buf->data + buf->len, s, n);
+    buf->len += n;
+    buf->data[buf->len] = '\0';
+}
+
+void fg_buf_puts(FgBuf *buf, const char *s)
+{
+    fg_buf_put(buf, s, strlen(s));
+}
+
+void fg_buf_printf(FgBuf *buf, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (n < 0)
+        FG_BUG("bad format: %s", format);
+    reserve(buf, (size_t)n);
+    vsnprintf(buf->data + buf->len, (size_t)n + 1, format, args);
+    buf->len += (size_t)n;
+    va_end(args);
+}
+
+const char *fg_buf_text(const FgBuf *buf)
+{
+    return buf->data ? buf->data : "";
+}
+
+/* ---- numbers ---- */
+const char *fg_double_text(FgArena *arena, double x)
+{
+    if (isnan(x))
+        return "nan";
+    if (isinf(x))
+        return x < 0 ? "-inf" : "inf";
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    bool marked = strpbrk(text, ".e") != NULL;
+    return fg_arena_printf(arena, "%s%s", text, marked ? "" : ".0");
+}
+
+const char *fg_quoted(FgArena *arena, const char *s)
+{
+    FgBuf buf;
+    fg_buf_init(&buf, arena);
+    fg_buf_puts(&buf, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        const char *at = strchr("\"\"\\\\\bb\ff\nn\rr\tt", c);
+        if (c == '"' || c == '\\') {
+            fg_buf_printf(&buf, "\\%c", c);
+        } else if (c < 0x20 && at) {
+            fg_buf_printf(&buf, "\\%c", at[1]);
+        } else if (c < 0x20 || c == 0x7f) {
+            fg_buf_printf(&buf, "\\u%04x", c);
+        } else {
+            fg_buf_put(&buf, s, 1);
+        }
+    }
+    fg_buf_puts(&buf, "\"");
+    return fg_buf_text(&buf);
+}
+
+const char *fg_bytes_text(FgArena *arena, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    /* 1023.95 and more would print as 1024.0. */
+    while (unit + 1 < sizeof units / sizeof *units && value >= 1023.95) {
+        value /= 1024;
+        unit++;
+    }
+    if (unit == 0)
+        return fg_arena_printf(arena, "%u B", (unsigned)bytes);
+    return fg_arena_printf(arena, "%.*f %s", value < 99.995 ? 2 : 1, value, units[unit]);
+}
+
+const char *fg_count_text(FgArena *arena, uint64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    FgBuf buf;
+    fg_buf_init(&buf, arena);
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0)
+            fg_buf_puts(&buf, ",");
+        fg_buf_put(&buf, &digits[i], 1);
+    }
+    return fg_buf_text(&buf);
+}
+
+static bool parse_unit(const char *unit, uint64_t *out_factor)
+{
+    static const struct {
+        const char *name;
+        uint64_t factor;
+    } units[] = {
+        {"", 1},
+        {"B", 1},
+        {"KB", 1000},
+        {"MB", 1000000},
+        {"GB", 1000000000},
+        {"TB", 1000000000000},
+        {"KiB", (uint64_t)1 << 10},
+        {"MiB", (uint64_t)1 << 20},
+        {"GiB", (uint64_t)1 << 30},
+        {"TiB", (uint64_t)1 << 40},
+    };
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(unit, units[i].name) == 0) {
+            *out_factor = units[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fg_parse_bytes(const char *text, uint64_t *out_bytes)
+{
+    const char *p = text;
+    uint64_t whole = 0, factor;
+    bool fits = isdigit((unsigned char)*p) != 0, point = false;
+    for (; isdigit((unsigned char)*p); p++)
+        fits = fits && !__builtin_mul_overflow(whole, 10u, &whole) &&
+               !__builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole);
+    if (!fits)
+        return false;
+    double fraction = 0, place = 1;
+    if (*p == '.') {
+        point = true;
+        if (!isdigit((unsigned char)*++p))
+            return false;
+        for (; isdigit((unsigned char)*p); p++)
+            fraction += (place /= 10) * (*p - '0');
+    }
+    if (*p == ' ')
+        p++;
+    if (!parse_unit(p, &factor) || (point && factor == 1))
+        return false;
+    uint64_t bytes;
+    if (__builtin_mul_overflow(whole, factor, &bytes) ||
+        __builtin_add_overflow(bytes, (uint64_t)(fraction * (double)factor), &bytes))
+        return false;
+    *out_bytes = bytes;
+    return true;
+}
+
+/* ---- interning ---- */
+struct FgIntern {
+    FgArena *arena;
+    const char **slots; /* NULL: empty */
+    uint32_t len, cap;  /* cap is a power of two */
+};
+
+FgIntern *fg_intern_new(FgArena *arena)
+{
+    FgIntern *intern = FG_NEW(arena, FgIntern);
+    intern->arena = arena;
+    intern->cap = 64;
+    intern->slots = FG_NEW_ARRAY(arena, const char *, intern->cap);
+    return intern;
+}
+
+static uint32_t intern_slot(const char *const *slots, uint32_t cap, const char *s, size_t n)
+{
+    uint32_t slot = (uint32_t)fg_hash_bytes(s, n, 0) & (cap - 1);
+    while (slots[slot] && (strncmp(slots[slot], s, n) != 0 || slots[slot][n] != '\0'))
+        slot = (slot + 1) & (cap - 1);
+    return slot;
+}
+
+static void intern_grow(FgIntern *intern)
+{
+    if (intern->cap > UINT32_MAX / 2)
+        FG_BUG("more than %u interned texts", intern->len);
+    uint32_t cap = intern->cap * 2;
+    const char **slots = FG_NEW_ARRAY(intern->arena, const char *, cap);
+    for (uint32_t i = 0; i < intern->cap; i++) {
+        const char *s = intern->slots[i];
+        if (s)
+            slots[intern_slot(slots, cap, s, strlen(s))] = s;
+    }
+    intern->slots = slots;
+    intern->cap = cap;
+}
+
+const char *fg_internn(FgIntern *intern, const char *s, size_t n)
+{
+    n = strnlen(s, n); /* a text ends at its first NUL, whatever its caller counted */
+    uint32_t slot = intern_slot(intern->slots, intern->cap, s, n);
+    if (intern->slots[slot])
+        return intern->slots[slot];
+    if (intern->len + 1 > intern->cap / 4 * 3) {
+        intern_grow(intern);
+        slot = intern_slot(intern->slots, intern->cap, s, n);
+    }
+    intern->len++;
+    return intern->slots[slot] = fg_arena_strndup(intern->arena, s, n);
+}
+
+const char *fg_intern(FgIntern *intern, const char *s)
+{
+    return fg_internn(intern, s, strlen(s));
+}

@@ -1,0 +1,20 @@
+/* Time of a collective from a measured curve. */
+#include "ir/machine.h"
+
+double fg_curve_seconds(const FgCurve *curve, double bytes)
+{
+    if (!curve->len)
+        return 0.0;
+    const FgCurvePoint *points = curve->data;
+    if (bytes <= points[0].bytes)
+        return points[0].seconds;
+    for (uint32_t i = 1; i < curve->len; i++) {
+        if (bytes > points[i].bytes)
+            continue;
+        double width = points[i].bytes - points[i - 1].bytes;
+        double part = width > 0.0 ? (bytes - points[i - 1].bytes) / width : 1.0;
+        return points[i - 1].seconds + part * (points[i].seconds - points[i - 1].seconds);
+    }
+    const FgCurvePoint *last = &points[curve->len - 1];
+    return last->bytes > 0.0 ? last->seconds * (bytes / last->bytes) : last->seconds;
+}

@@ -1,0 +1,340 @@
+/* Runs a period on four streams and measures it: step time, what communication is exposed, and the
+ * lower bound.
+ *
+ * Each stream runs its nodes in issue order; a node starts when its stream is free and its waits
+ * are over. Engines that run together slow each other by the machine's factors, so time advances in
+ * pieces: from one start or end of a node to the next, in which all speeds are constant. All
+ * streams join at the end of a function. The lower bound counts what no schedule of these nodes can
+ * avoid: the work of each engine alone, and the longest chain of true dependencies (reads of what
+ * was written), as if memory and engines were unlimited.
+ *
+ * Cost: one pass over the nodes for durations and bounds, and a few operations for each start or
+ * end. The search calls this for every plan. */
+#include "ir/op_table.h"
+#include "passes/compile.h"
+
+#include <string.h>
+
+/* One function, ready to run. */
+typedef struct Body {
+    FgArena *arena;
+    const FgModule *module;
+    const FgFunc *func;
+    double *seconds;               /* by position: duration alone */
+    uint32_t *position;            /* node id -> position + 1 in the function; 0 elsewhere */
+    bool *done;                    /* by position */
+    uint32_t *queue[FG_N_STREAMS]; /* positions, in issue order */
+    uint32_t n_queue[FG_N_STREAMS];
+} Body;
+
+/* What one function takes, in seconds. */
+typedef struct Figures {
+    double length, path;
+    double busy[FG_N_STREAMS];  /* with contention */
+    double alone[FG_N_STREAMS]; /* without */
+    double exposed[FG_N_STREAMS];
+    uint32_t gathers;
+    double gather_bytes;
+} Figures;
+
+static const FgNode *node_at(const Body *body, uint32_t position)
+{
+    return &body->module->nodes.data[body->func->order.data[position]];
+}
+
+static uint32_t root_of(const FgModule *module, uint32_t value)
+{
+    while (module->values.data[value].root != value)
+        value = module->values.data[value].root;
+    return value;
+}
+
+/* ---- durations ---- */
+
+static double matmul_rate(const FgMachine *machine, FgDtype dtype)
+{
+    if (dtype == FG_BF16)
+        return machine->matmul_bf16;
+    return dtype == FG_F16 ? machine->matmul_f16 : machine->matmul_f32;
+}
+
+static double quotient(double work, double rate)
+{
+    return work > 0.0 && rate > 0.0 ? work / rate : 0.0;
+}
+
+static double collective_seconds(const FgModule *module, const FgMachine *machine, FgOp op,
+                                 double bytes)
+{
+    if (module->ranks <= 1) /* a copy on the device */
+        return machine->launch_seconds + quotient(2.0 * bytes, machine->memory_rate);
+    if (op == FG_OP_gather)
+        return fg_curve_seconds(&machine->gather, bytes);
+    /* An all-reduce moves twice what a reduce-scatter does. */
+    return fg_curve_seconds(&machine->reduce, op == FG_OP_all_reduce ? 2.0 * bytes : bytes);
+}
+
+static double node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node,
+                           const FgCost *cost)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    if (!info->call || node->op == FG_OP_release) /* nothing reaches the device */
+        return 0.0;
+    if (info->flags & FG_OPF_COLLECTIVE)
+        return collective_seconds(module, machine, node->op, cost->wire_bytes);
+    FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID
+                        ? module->values.data[node->operands[0]].type->dtype
+                        : FG_F32;
+    double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype)) +
+                   quotient(cost->vector_flops, machine->vector_flops);
+    double memory = quotient(cost->read_bytes + cost->write_bytes, machine->memory_rate);
+    return machine->launch_seconds + (flops > memory ? flops : memory);
+}
+
+/* ---- the longest chain of true dependencies ---- */
+
+/* When values are ready, were engines and memory unlimited. A root is ready when all writes into it
+ * are; two writes into one place are not ordered here (that could only make the bound larger). */
+typedef struct Ready {
+    double *value, *root; /* by value id */
+} Ready;
+
+/* Does a node read the states that it writes? */
+static bool updates(const FgNode *node)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    for (uint32_t i = 0; i < info->n_attrs; i++)
+        if (!strcmp(info->attrs[i].name, "accumulate"))
+            return node->attrs[i].i != 0;
+    return node->op == FG_OP_adamw || node->op == FG_OP_clip_factor;
+}
+
+static double path_step(const FgModule *module, const FgNode *node, double seconds, Ready *ready)
+{
+    double start = 0.0;
+    for (uint32_t i = 0; i < node->n_operands; i++) {
+        uint32_t id = node->operands[i];
+        if (id == FG_NO_ID)
+            continue;
+        double at = root_of(module, id) == id ? ready->root[id] : ready->value[id];
+        start = at > start ? at : start;
+    }
+    for (uint32_t i = 0; i < node->n_results && updates(node); i++) {
+        uint32_t id = node->results[i];
+        if (id != FG_NO_ID && module->values.data[id].kind == FG_VALUE_STATE &&
+            ready->root[id] > start)
+            start = ready->root[id];
+    }
+    double end = start + seconds;
+    for (uint32_t i = 0; i < node->n_results; i++) {
+        uint32_t id = node->results[i];
+        if (id == FG_NO_ID)
+            continue;
+        uint32_t root = root_of(module, id);
+        ready->value[id] = end;
+        if (!(fg_op_info(node->op)->flags & FG_OPF_VIEW) && end > ready->root[root])
+            ready->root[root] = end;
+    }
+    return end;
+}
+
+/* ---- the run ---- */
+
+static void body_init(Body *body, FgArena *scratch, const FgModule *module, const FgFunc *func,
+                      const FgMachine *machine, Figures *figures)
+{
+    *body = (Body){.arena = scratch, .module = module, .func = func};
+    uint32_t n = func->order.len;
+    body->seconds = FG_NEW_ARRAY(scratch, double, n);
+    body->position = FG_NEW_ARRAY(scratch, uint32_t, module->nodes.len);
+    body->done = FG_NEW_ARRAY(scratch, bool, n);
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
+        body->queue[s] = FG_NEW_ARRAY(scratch, uint32_t, n);
+    Ready ready = {FG_NEW_ARRAY(scratch, double, module->values.len),
+                   FG_NEW_ARRAY(scratch, double, module->values.len)};
+    for (uint32_t i = 0; i < n; i++) {
+        const FgNode *node = node_at(body, i);
+        FgCost cost = {0};
+        fg_node_cost(module, node, &cost);
+        body->seconds[i] = node_seconds(module, machine, node, &cost);
+        body->position[node->id] = i + 1;
+        body->queue[node->stream][body->n_queue[node->stream]++] = i;
+        figures->alone[node->stream] += body->seconds[i];
+        if (node->op == FG_OP_gather) {
+            figures->gathers++;
+            figures->gather_bytes += cost.wire_bytes;
+        }
+        double end = path_step(module, node, body->seconds[i], &ready);
+        figures->path = end > figures->path ? end : figures->path;
+    }
+}
+
+/* The stream of the first wait of a node that is not over, or FG_N_STREAMS when the node may start.
+ * Waits that name no earlier node of the function are the checker's business. */
+static uint32_t blocked_by(const Body *body, uint32_t position)
+{
+    const FgNode *node = node_at(body, position);
+    for (uint32_t i = 0; i < node->n_waits; i++) {
+        uint32_t at = body->position[node->waits[i]];
+        if (at && at - 1 < position && !body->done[at - 1])
+            return body->module->nodes.data[node->waits[i]].stream;
+    }
+    return FG_N_STREAMS;
+}
+
+typedef struct Engines {
+    uint32_t head[FG_N_STREAMS]; /* index into the queue */
+    bool running[FG_N_STREAMS];
+    double left[FG_N_STREAMS]; /* seconds of the running node, alone */
+} Engines;
+
+/* Starts whatever can start now; nodes without duration end at once. */
+static void start_ready(Body *body, Engines *engines)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+            while (!engines->running[s] && engines->head[s] < body->n_queue[s]) {
+                uint32_t at = body->queue[s][engines->head[s]];
+                if (blocked_by(body, at) != FG_N_STREAMS)
+                    break;
+                if (body->seconds[at] > 0.0) {
+                    engines->running[s] = true;
+                    engines->left[s] = body->seconds[at];
+                } else {
+                    body->done[at] = true;
+                    engines->head[s]++;
+                    moved = true;
+                }
+            }
+        }
+    }
+}
+
+static double factor(bool beside, double value)
+{
+    return beside && value > 0.0 ? value : 1.0;
+}
+
+static void speeds(const FgMachine *machine, const Engines *engines, double *out)
+{
+    bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
+         reduce = engines->running[FG_STREAM_REDUCE];
+    out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
+                             factor(reduce, machine->compute_beside_reduce);
+    out[FG_STREAM_GATHER] = factor(compute, machine->gather_beside_compute) *
+                            factor(reduce, machine->gather_beside_reduce);
+    out[FG_STREAM_REDUCE] = factor(compute, machine->reduce_beside_compute) *
+                            factor(gather, machine->reduce_beside_gather);
+    out[FG_STREAM_COPY] = 1.0;
+}
+
+/* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
+ * runs, reductions first. */
+static uint32_t exposed_stream(const Body *body, const Engines *engines)
+{
+    if (engines->running[FG_STREAM_COMPUTE])
+        return FG_N_STREAMS;
+    uint32_t head = engines->head[FG_STREAM_COMPUTE];
+    if (head < body->n_queue[FG_STREAM_COMPUTE])
+        return blocked_by(body, body->queue[FG_STREAM_COMPUTE][head]);
+    return engines->running[FG_STREAM_REDUCE]   ? FG_STREAM_REDUCE
+           : engines->running[FG_STREAM_GATHER] ? FG_STREAM_GATHER
+                                                : FG_STREAM_COPY;
+}
+
+/* Advances to the next end of a node; false when nothing runs. */
+static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figures *figures)
+{
+    double speed[FG_N_STREAMS], piece = 0.0;
+    uint32_t next = FG_N_STREAMS;
+    speeds(machine, engines, speed);
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+        if (engines->running[s] && (next == FG_N_STREAMS || engines->left[s] / speed[s] < piece)) {
+            piece = engines->left[s] / speed[s];
+            next = s;
+        }
+    }
+    if (next == FG_N_STREAMS)
+        return false;
+    uint32_t exposed = exposed_stream(body, engines);
+    if (exposed != FG_N_STREAMS)
+        figures->exposed[exposed] += piece;
+    figures->length += piece;
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+        if (!engines->running[s])
+            continue;
+        figures->busy[s] += piece;
+        engines->left[s] -= piece * speed[s];
+        /* What is left of a node that ends together with `next` is rounding. */
+        if (s == next || engines->left[s] <= 1e-12 * piece) {
+            engines->running[s] = false;
+            body->done[body->queue[s][engines->head[s]++]] = true;
+        }
+    }
+    return true;
+}
+
+static Figures run_body(FgArena *scratch, const FgModule *module, const FgFunc *func,
+                        const FgMachine *machine)
+{
+    Body body;
+    Engines engines = {0};
+    Figures figures = {0};
+    body_init(&body, scratch, module, func, machine, &figures);
+    do
+        start_ready(&body, &engines);
+    while (advance(&body, machine, &engines, &figures));
+    return figures;
+}
+
+/* ---- the period ---- */
+
+static void add(Figures *sum, const Figures *one, double times)
+{
+    sum->length += times * one->length;
+    sum->path += times * one->path;
+    sum->gathers += (uint32_t)times * one->gathers;
+    sum->gather_bytes += times * one->gather_bytes;
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+        sum->busy[s] += times * one->busy[s];
+        sum->alone[s] += times * one->alone[s];
+        sum->exposed[s] += times * one->exposed[s];
+    }
+}
+
+/* How often a period runs a function. */
+static double repeats(const FgModule *module, const char *name)
+{
+    if (!strcmp(name, "step") || !strcmp(name, "first") || !strcmp(name, "last"))
+        return 1.0;
+    int64_t steps = module->numerics.accumulate;
+    return !strcmp(name, "middle") && steps > 2 ? (double)(steps - 2) : 0.0;
+}
+
+void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out)
+{
+    Figures sum = {0};
+    for (uint32_t i = 0; i < sched->funcs.len; i++) {
+        const FgFunc *func = &sched->funcs.data[i];
+        double times = repeats(sched, func->name);
+        if (times > 0.0) {
+            Figures one = run_body(scratch, sched, func, machine);
+            add(&sum, &one, times);
+        }
+    }
+    *out = (FgSim){.step_us = sum.length * 1e6,
+                   .bound_us = sum.path * 1e6,
+                   .bound_engine = "dependencies",
+                   .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
+                   .exposed_reduce_us = sum.exposed[FG_STREAM_REDUCE] * 1e6,
+                   .gathers = sum.gathers,
+                   .gather_bytes = (uint64_t)sum.gather_bytes};
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+        out->busy_us[s] = sum.busy[s] * 1e6;
+        if (sum.alone[s] * 1e6 >= out->bound_us) {
+            out->bound_us = sum.alone[s] * 1e6;
+            out->bound_engine = fg_stream_name((FgStream)s);
+        }
+    }
+}

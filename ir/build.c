@@ -128,7 +128,10 @@ static bool operands_given(FgModule *m, const FgNode *node)
 {
     uint32_t min, max, results;
     fg_op_arity(node->op, &min, &max, &results);
-    if (node->n_operands >= min && node->n_operands <= max)
+    bool all_there = node->n_operands >= min && node->n_operands <= max;
+    for (uint32_t i = 0; i < min && all_there; i++)
+        all_there = node->operands[i] != FG_NO_ID;
+    if (all_there)
         return true;
     fg_diag(m->diags, node->loc, FG_D_IR_INVALID, "'%s' takes the operands '%s', %u were given",
             fg_op_info(node->op)->name, fg_op_info(node->op)->operands, node->n_operands);

@@ -200,6 +200,8 @@ typedef struct FgModule {
     FgArena *arena;
     FgIntern *intern;
     FgDiags *diags; /* sources of locations, and where passes report */
+    uint32_t text_source; /* source id of the IR text it was read from, or 0: places without loc(...) lie in it, and
+                             locations in it are not printed */
     const char *name;
     FgLevel level;
     uint32_t ranks; /* 0 at graph level */

@@ -1,0 +1,323 @@
+/* Fixed plans: which parameters share a bucket, and gather/release intervals that gather at use and release after it.
+ *
+ * Buckets. A layer's parameters (all uses in one iteration of a `repeat`) share a bucket; a parameter outside layers, or used by
+ * several of them, has one of its own unless it is small beside the largest (a final norm beside an embedding): then it joins the
+ * large one that is used next. Buckets are alike in dtype and in whether a gradient reaches their parameters.
+ *
+ * Intervals. Uses of a bucket are cut where a bucket of another group (another layer, another global bucket) is used between them:
+ * a tied embedding is gathered for the lookup, released, and gathered again for the head; a layer once for its forward and once for
+ * its backward (recomputation included).
+ *
+ * Cost: linear in nodes, times the buckets for small globals. */
+#include "passes/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A parameter this many times smaller than the largest of its kind joins a neighbour's bucket. */
+#define SMALL_RATIO 16
+
+typedef struct ParamFacts {
+    int32_t layer;      /* the one layer that uses it, or -1 */
+    uint32_t first_use; /* position in the order; FG_NO_ID: nothing reads it */
+    bool several;       /* used by several layers */
+    bool gradient;
+} ParamFacts;
+
+typedef struct Buckets {
+    FgModule *graph;
+    FgArena *scratch;
+    FgPlan *plan;
+    ParamFacts *facts;
+    uint32_t *base;     /* value -> parameter */
+    uint32_t *by_use;   /* used parameters by first use */
+    uint32_t n_used;
+    uint32_t *bucket;   /* parameter -> bucket */
+    FG_VEC(FgIdVec) members;
+    FG_VEC(int32_t) layers; /* bucket -> layer or -1 */
+} Buckets;
+
+static const FgIdVec *step_order(const FgModule *graph)
+{
+    return &fg_func((FgModule *)graph, "step")->order;
+}
+
+static void collect_facts(Buckets *b)
+{
+    FgModule *g = b->graph;
+    uint32_t n = g->params.len;
+    b->facts = FG_NEW_ARRAY(b->scratch, ParamFacts, n + 1);
+    b->by_use = FG_NEW_ARRAY(b->scratch, uint32_t, n + 1);
+    b->bucket = FG_NEW_ARRAY(b->scratch, uint32_t, n + 1);
+    bool *gradient = FG_NEW_ARRAY(b->scratch, bool, n + 1);
+    fg_params_with_gradient(g, gradient);
+    for (uint32_t p = 0; p < n; p++) {
+        b->facts[p] = (ParamFacts){-1, FG_NO_ID, false, gradient[p]};
+        b->bucket[p] = FG_NO_ID;
+    }
+    b->base = fg_param_bases(b->scratch, g);
+    const FgIdVec *order = step_order(g);
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = fg_node(g, order->data[i]);
+        for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
+            uint32_t v = node->operands[k], p = v == FG_NO_ID ? FG_NO_ID : b->base[v];
+            if (p == FG_NO_ID)
+                continue;
+            ParamFacts *f = &b->facts[p];
+            if (f->first_use == FG_NO_ID) {
+                f->first_use = i;
+                f->layer = node->layer;
+                b->by_use[b->n_used++] = p;
+            } else if (f->layer != node->layer) {
+                f->several = true;
+            }
+        }
+    }
+    for (uint32_t p = 0; p < n; p++)
+        if (b->facts[p].several)
+            b->facts[p].layer = -1;
+}
+
+static bool alike(const Buckets *b, uint32_t p, uint32_t q)
+{
+    return b->facts[p].gradient == b->facts[q].gradient &&
+           b->graph->params.data[p].type->dtype == b->graph->params.data[q].type->dtype;
+}
+
+static uint32_t new_bucket(Buckets *b, uint32_t p)
+{
+    FgIdVec none = {0};
+    fg_vec_push(b->scratch, &b->members, none);
+    fg_vec_push(b->scratch, &b->layers, b->facts[p].layer);
+    return b->members.len - 1;
+}
+
+static void join(Buckets *b, uint32_t p, uint32_t bucket)
+{
+    fg_vec_push(b->scratch, &b->members.data[bucket], p);
+    b->bucket[p] = bucket;
+}
+
+/* The largest parameter outside layers that is like p. */
+static int64_t largest_alike(const Buckets *b, uint32_t p)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < b->n_used; i++) {
+        uint32_t q = b->by_use[i];
+        int64_t n = fg_type_elements(b->graph->params.data[q].type);
+        if (b->facts[q].layer < 0 && alike(b, p, q) && n > most)
+            most = n;
+    }
+    return most;
+}
+
+static bool is_small(const Buckets *b, uint32_t p)
+{
+    return fg_type_elements(b->graph->params.data[p].type) * SMALL_RATIO < largest_alike(b, p);
+}
+
+/* The bucket outside layers, made already, whose next use after `from` comes first. */
+static uint32_t next_used_bucket(const Buckets *b, uint32_t p)
+{
+    const FgIdVec *order = step_order(b->graph);
+    for (uint32_t i = b->facts[p].first_use; i < order->len; i++) {
+        const FgNode *node = fg_node(b->graph, order->data[i]);
+        for (uint32_t k = 0; k < node->n_operands; k++) {
+            uint32_t v = node->operands[k], q = v == FG_NO_ID ? FG_NO_ID : b->base[v];
+            if (q != FG_NO_ID && q != p && b->facts[q].layer < 0 && b->bucket[q] != FG_NO_ID &&
+                alike(b, p, q))
+                return b->bucket[q];
+        }
+    }
+    return FG_NO_ID;
+}
+
+static void assign_layers_and_large(Buckets *b)
+{
+    for (uint32_t i = 0; i < b->n_used; i++) {
+        uint32_t p = b->by_use[i], found = FG_NO_ID;
+        if (b->facts[p].layer < 0) {
+            if (!is_small(b, p))
+                join(b, p, new_bucket(b, p));
+            continue;
+        }
+        for (uint32_t k = 0; k < b->members.len && found == FG_NO_ID; k++)
+            if (b->layers.data[k] == b->facts[p].layer && alike(b, b->members.data[k].data[0], p))
+                found = k;
+        join(b, p, found == FG_NO_ID ? new_bucket(b, p) : found);
+    }
+}
+
+static void assign_small(Buckets *b)
+{
+    for (uint32_t i = 0; i < b->n_used; i++) {
+        uint32_t p = b->by_use[i];
+        if (b->bucket[p] != FG_NO_ID)
+            continue;
+        uint32_t bucket = next_used_bucket(b, p);
+        join(b, p, bucket == FG_NO_ID ? new_bucket(b, p) : bucket);
+    }
+}
+
+static const char *bucket_name(const Buckets *b, uint32_t bucket)
+{
+    FgArena *arena = b->graph->arena;
+    uint32_t p = b->members.data[bucket].data[0];
+    if (b->layers.data[bucket] < 0)
+        return b->graph->params.data[p].name;
+    const char *kind = b->facts[p].gradient ? "" : ".frozen";
+    const char *pinned = b->graph->params.data[p].type->dtype == b->graph->numerics.compute
+                             ? ""
+                             : fg_arena_printf(arena, ".%s",
+                                               fg_dtype_name(b->graph->params.data[p].type->dtype));
+    return fg_arena_printf(arena, "layers.%d%s%s", (int)b->layers.data[bucket], kind, pinned);
+}
+
+static void emit_buckets(Buckets *b)
+{
+    FgArena *arena = b->graph->arena;
+    for (uint32_t k = 0; k < b->members.len; k++) {
+        const FgIdVec *members = &b->members.data[k];
+        uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
+        memcpy(params, members->data, members->len * sizeof *params);
+        FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len, 0};
+        fg_vec_push(arena, &b->plan->buckets, bucket);
+    }
+}
+
+/* ---- intervals ---- */
+
+/* A group is what is gathered together in time: a layer, or one bucket outside layers. */
+static int64_t group_of(const Buckets *b, uint32_t bucket)
+{
+    int32_t layer = b->layers.data[bucket];
+    return layer >= 0 ? (int64_t)layer : -1 - (int64_t)bucket;
+}
+
+typedef struct OpenInterval {
+    uint32_t first, last; /* uses */
+    uint32_t n_uses;
+    uint32_t epoch; /* number of group changes seen at the last use */
+    bool open;
+} OpenInterval;
+
+static int by_bucket_then_use(const void *a, const void *b)
+{
+    const FgPlanGather *x = a, *y = b;
+    if (x->bucket != y->bucket)
+        return x->bucket < y->bucket ? -1 : 1;
+    return x->first_use < y->first_use ? -1 : x->first_use > y->first_use;
+}
+
+static void close_interval(Buckets *b, uint32_t bucket, OpenInterval *open)
+{
+    FgPlanGather gather = {bucket, open->first, open->last, 0};
+    fg_vec_push(b->graph->arena, &b->plan->gathers, gather);
+    open->open = false;
+}
+
+static void use_bucket(Buckets *b, uint32_t bucket, OpenInterval *open, uint32_t epoch)
+{
+    if (open->open && open->epoch != epoch)
+        close_interval(b, bucket, open);
+    if (!open->open) {
+        open->open = true;
+        open->first = open->n_uses;
+    }
+    open->last = open->n_uses++;
+    open->epoch = epoch;
+}
+
+static void emit_intervals(Buckets *b)
+{
+    const FgIdVec *order = step_order(b->graph);
+    uint32_t n = b->members.len, epoch = 0;
+    OpenInterval *open = FG_NEW_ARRAY(b->scratch, OpenInterval, n + 1);
+    int64_t group = INT64_MIN;
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = fg_node(b->graph, order->data[i]);
+        uint32_t used = FG_NO_ID; /* each bucket is used once by a node, however many of its parameters */
+        for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
+            uint32_t v = node->operands[k], p = v == FG_NO_ID ? FG_NO_ID : b->base[v];
+            if (p == FG_NO_ID || b->bucket[p] == used)
+                continue;
+            used = b->bucket[p];
+            if (group_of(b, used) != group) {
+                group = group_of(b, used);
+                epoch++;
+            }
+            use_bucket(b, used, &open[used], epoch);
+        }
+    }
+    for (uint32_t k = 0; k < n; k++)
+        if (open[k].open)
+            close_interval(b, k, &open[k]);
+    qsort(b->plan->gathers.data, b->plan->gathers.len, sizeof *b->plan->gathers.data,
+          by_bucket_then_use);
+}
+
+FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute)
+{
+    Buckets b = {.graph = graph, .scratch = scratch, .plan = FG_NEW(graph->arena, FgPlan)};
+    b.plan->name = fg_intern(graph->intern, name);
+    b.plan->recompute = recompute;
+    collect_facts(&b);
+    assign_layers_and_large(&b);
+    assign_small(&b);
+    emit_buckets(&b);
+    emit_intervals(&b);
+    return b.plan;
+}
+
+FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
+{
+    FgPlan *copy = FG_NEW(arena, FgPlan);
+    copy->name = plan->name;
+    copy->recompute = plan->recompute;
+    for (uint32_t i = 0; i < plan->buckets.len; i++) {
+        FgPlanBucket bucket = plan->buckets.data[i];
+        uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, bucket.n_params);
+        memcpy(params, bucket.params, bucket.n_params * sizeof *params);
+        bucket.params = params;
+        fg_vec_push(arena, &copy->buckets, bucket);
+    }
+    for (uint32_t i = 0; i < plan->gathers.len; i++)
+        fg_vec_push(arena, &copy->gathers, plan->gathers.data[i]);
+    return copy;
+}
+
+/* plan{zero3}, plan{minimum}, each with ",full" or ",none" for recomputation. Uses are numbered after the recompute, which the
+ * pass of that name applies later: it is applied to a copy here. */
+FgPassResult fg_pass_plan(FgPassCx *cx)
+{
+    const char *comma = strchr(cx->option, ',');
+    size_t n = comma ? (size_t)(comma - cx->option) : strlen(cx->option);
+    const char *name = fg_arena_strndup(cx->scratch, cx->option, n);
+    const char *recompute = comma ? comma + 1 : "none";
+    bool known = strcmp(name, "zero3") == 0 || strcmp(name, "minimum") == 0;
+    bool full = strcmp(recompute, "full") == 0;
+    if (!known || (!full && strcmp(recompute, "none") != 0)) {
+        fg_diag(cx->module->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                "plan{%s}: give zero3 or minimum, then ',full' to recompute layers", cx->option);
+        return FG_PASS_FAILED;
+    }
+    FgArena *arena = fg_arena_new();
+    FgModule *copy = fg_module_clone(cx->module, arena);
+    copy->plan = FG_NEW(arena, FgPlan);
+    copy->plan->name = name;
+    copy->plan->recompute = full ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    FgPassCx inner = *cx;
+    inner.module = copy;
+    bool ok = fg_pass_recompute(&inner) != FG_PASS_FAILED;
+    if (ok) {
+        FgPlan *plan = fg_plan_fixed(copy, arena, name, copy->plan->recompute);
+        cx->module->plan = fg_plan_clone(plan, cx->module->arena);
+        cx->module->plan->name = fg_intern(cx->module->intern, name);
+        for (uint32_t i = 0; i < cx->module->plan->buckets.len; i++) {
+            FgPlanBucket *bucket = &cx->module->plan->buckets.data[i];
+            bucket->name = fg_intern(cx->module->intern, bucket->name);
+        }
+    }
+    fg_arena_free(arena);
+    return ok ? FG_PASS_CHANGED : FG_PASS_FAILED;
+}

@@ -1,0 +1,74 @@
+/* safetensors files: a strict reader over a mapped file, and a writer that replaces a file at once
+ * or not at all.
+ *
+ * The reader checks everything before it hands out a pointer: the header's length, its JSON, every
+ * dtype, shape and range, that the ranges tile the data without holes or overlap, and that the file
+ * ends where they end. Names are data and never used as paths. The format is little-endian, and so
+ * is every machine we run on. */
+#ifndef FG_RUNTIME_TRAINER_SAFETENSORS_H
+#define FG_RUNTIME_TRAINER_SAFETENSORS_H
+
+#include "runtime/trainer/fail.h"
+
+/* name, bits of an element */
+#define FG_ST_DTYPES(X)                                                                            \
+    X(BOOL, 8)                                                                                     \
+    X(U8, 8)                                                                                       \
+    X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8)         \
+        X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64)   \
+            X(F64, 64) X(I64, 64) X(U64, 64) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6)
+
+typedef enum FgStDtype {
+#define FG_ST_ENUM(name, bits) FG_ST_##name,
+    FG_ST_DTYPES(FG_ST_ENUM)
+#undef FG_ST_ENUM
+        FG_N_ST_DTYPES
+} FgStDtype;
+
+const char *fg_st_dtype_name(FgStDtype dtype);
+uint32_t fg_st_dtype_bits(FgStDtype dtype);
+
+typedef struct FgTensor {
+    const char *name;
+    FgStDtype dtype;
+    uint32_t rank;
+    const int64_t *dims;
+    uint64_t elements, bytes;
+    const unsigned char *data; /* into the mapping; no alignment is promised */
+} FgTensor;
+
+typedef struct FgSafetensors FgSafetensors;
+
+/* NULL on failure. Tensors and their data live until fg_safetensors_close. */
+FgSafetensors *fg_safetensors_open(const char *path, FgFail *fail);
+void fg_safetensors_close(FgSafetensors *file);
+uint32_t fg_safetensors_count(const FgSafetensors *file);
+const FgTensor *fg_safetensors_at(const FgSafetensors *file, uint32_t index); /* sorted by name */
+const FgTensor *fg_safetensors_find(const FgSafetensors *file, const char *name); /* or NULL */
+const char *fg_safetensors_path(const FgSafetensors *file);
+
+/* Elements as floats: F32, BF16 and F16 only (fg_st_is_float). */
+bool fg_st_is_float(FgStDtype dtype);
+void fg_tensor_floats(const FgTensor *tensor, uint64_t first, uint64_t count, float *out);
+/* "F32 [2, 16]"; the caller frees. */
+char *fg_tensor_text(const FgTensor *tensor);
+/* "[2, 16]"; the caller frees. */
+char *fg_dims_text(const int64_t *dims, uint32_t rank);
+
+/* What a file to be written holds. */
+typedef struct FgTensorOut {
+    const char *name;
+    FgStDtype dtype;
+    uint32_t rank;
+    const int64_t *dims;
+} FgTensorOut;
+
+/* Gives the whole data of tensors[index]; valid until the next call. NULL: the caller's failure,
+ * which it put in `fail`. */
+typedef const void *FgTensorSource(void *cx, uint32_t index, FgFail *fail);
+
+/* Writes beside `path` under a temporary name, syncs and renames. */
+bool fg_safetensors_write(const char *path, const FgTensorOut *tensors, uint32_t n,
+                          FgTensorSource *source, void *cx, FgFail *fail);
+
+#endif

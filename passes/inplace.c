@@ -1,0 +1,79 @@
+/* inplace: a result takes the memory of an operand that ends there.
+ *
+ * sched -> sched. For element-by-element ops (FG_OPF_INPLACE) whose operand 0 (either one where the op commutes) is an activation with
+ * memory of its own, read for the last time by this node, and as large as the result. The last access in issue order counts, over every
+ * name of the memory.
+ *
+ *   %y = silu %x        ->   %y = silu %x        in %x+0
+ */
+#include "passes/lower.h"
+
+#include <string.h>
+
+static void find_last_access(const FgModule *m, const FgIdVec *order, uint32_t *last)
+{
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &m->nodes.data[order->data[i]];
+        for (uint32_t k = 0; k < node->n_operands; k++)
+            if (node->operands[k] != FG_NO_ID)
+                last[m->values.data[node->operands[k]].root] = i;
+        for (uint32_t k = 0; k < node->n_results; k++)
+            last[m->values.data[node->results[k]].root] = i;
+    }
+}
+
+static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, const uint32_t *last, uint32_t at)
+{
+    if (operand == FG_NO_ID)
+        return false;
+    const FgValue *x = &m->values.data[operand], *root = &m->values.data[x->root];
+    const FgValue *y = &m->values.data[node->results[0]];
+    return root->kind == FG_VALUE_RESULT && root->mem == FG_MEM_ACTIVATIONS && x->root_offset == 0 &&
+           y->root == y->id && last[x->root] == at &&
+           fg_type_bytes(root->type) == fg_type_bytes(y->type) &&
+           fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
+}
+
+/* Views made earlier in the order name the old root: every value that lies in `from` moves to `to`. */
+static void move_names(FgModule *m, const FgIdVec *order, uint32_t at, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = at; i < order->len; i++) {
+        const FgNode *node = fg_node(m, order->data[i]);
+        for (uint32_t k = 0; k < node->n_results; k++)
+            if (fg_value(m, node->results[k])->root == from)
+                fg_value(m, node->results[k])->root = to;
+    }
+}
+
+static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last)
+{
+    bool changed = false;
+    find_last_access(m, order, last);
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = fg_node(m, order->data[i]);
+        if (!fg_op_has(node->op, FG_OPF_INPLACE))
+            continue;
+        uint32_t from = node->operands[0];
+        if (!can_take(m, node, from, last, i) && fg_op_has(node->op, FG_OPF_COMMUTATIVE))
+            from = node->operands[1];
+        if (!can_take(m, node, from, last, i))
+            continue;
+        uint32_t y = node->results[0], root = fg_value(m, from)->root;
+        last[root] = last[y];
+        move_names(m, order, i, y, root);
+        changed = true;
+    }
+    return changed;
+}
+
+FgPassResult fg_pass_inplace(FgPassCx *pass)
+{
+    FgModule *m = pass->module;
+    bool changed = false;
+    uint32_t *last = FG_NEW_ARRAY(pass->scratch, uint32_t, m->values.len + 1);
+    for (uint32_t f = 0; f < m->funcs.len; f++) {
+        memset(last, 0, m->values.len * sizeof *last);
+        changed |= share_function(m, &m->funcs.data[f].order, last);
+    }
+    return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
+}

@@ -1,0 +1,161 @@
+/* reduce: gradients are written into one flat buffer a bucket, and reduced once complete.
+ *
+ * dist -> dist. A gradient op that can (FG_OPF_ACCUMULATE) writes straight into its parameter's place in the buffer: the first
+ * contribution writes, later ones (a tied weight) add in the wire dtype. What no op can write in place is copied by `grad_write`. The
+ * buffer begins before its first contribution and is reduced right after its last.
+ *
+ *   %dw = linear_dw %x, %dy           %g  = grad_buffer
+ *   grad %dw {param = 3}         ->   %dw = linear_dw %x, %dy         in %g+256
+ *                                     %s  = reduce_scatter %g
+ */
+#include "passes/lower.h"
+
+#include <string.h>
+
+typedef struct Cx {
+    FgModule *m;
+    FgArena *scratch;
+    FgIdVec order;
+    uint32_t *target;   /* value -> parameter whose gradient its node writes in place, or FG_NO_ID */
+    uint32_t *n_uses;   /* of values */
+    uint32_t *left;     /* bucket -> contributions still to come */
+    uint32_t *buffer;   /* bucket -> open gradient buffer, or FG_NO_ID */
+    bool *written;      /* parameter -> has a contribution */
+} Cx;
+
+static bool writes_in_place(const Cx *cx, uint32_t value, const FgParam *param)
+{
+    const FgValue *v = fg_value(cx->m, value);
+    if (v->kind != FG_VALUE_RESULT || cx->n_uses[value] != 1)
+        return false;
+    const FgNode *def = fg_node(cx->m, v->def);
+    return fg_op_has(def->op, FG_OPF_ACCUMULATE) && v->type->dtype == cx->m->numerics.wire &&
+           fg_type_elements(v->type) == fg_type_elements(param->type);
+}
+
+static void find_targets(Cx *cx, const FgIdVec *old)
+{
+    FgModule *m = cx->m;
+    for (uint32_t i = 0; i < old->len; i++) {
+        const FgNode *node = fg_node(m, old->data[i]);
+        for (uint32_t k = 0; k < node->n_operands; k++)
+            if (node->operands[k] != FG_NO_ID)
+                cx->n_uses[node->operands[k]]++;
+    }
+    for (uint32_t i = 0; i < old->len; i++) {
+        const FgNode *node = fg_node(m, old->data[i]);
+        if (node->op != FG_OP_grad)
+            continue;
+        uint32_t p = (uint32_t)fg_node_attr(node, "param")->i;
+        cx->left[m->params.data[p].bucket]++;
+        if (writes_in_place(cx, node->operands[0], &m->params.data[p]))
+            cx->target[node->operands[0]] = p;
+    }
+}
+
+static FgBuilder builder_at(Cx *cx, const FgNode *node, const char *name)
+{
+    return (FgBuilder){cx->m, &cx->order, node->loc, name, node->phase, node->layer, node->id};
+}
+
+static void open_buffer(Cx *cx, uint32_t bucket, const FgNode *at)
+{
+    if (cx->buffer[bucket] != FG_NO_ID)
+        return;
+    FgModule *m = cx->m;
+    const FgBucket *b = &m->buckets.data[bucket];
+    int64_t n = (int64_t)b->elements;
+    const char *name = fg_arena_printf(m->arena, "%s.grads", b->name);
+    uint32_t buffer = fg_add_value(m, name, fg_type(m, m->numerics.wire, 1, &n));
+    fg_value(m, buffer)->mem = FG_MEM_GRADIENTS;
+    FgBuilder build = builder_at(cx, at, b->name);
+    FgNode *node = fg_node_new(&build, FG_OP_grad_buffer, NULL, 0);
+    node->bucket = bucket;
+    fg_node_finish_into(&build, node, &buffer, 1);
+    cx->buffer[bucket] = buffer;
+}
+
+static void place_in_buffer(Cx *cx, uint32_t value, uint32_t p)
+{
+    FgModule *m = cx->m;
+    const FgParam *param = &m->params.data[p];
+    FgValue *v = fg_value(m, value);
+    v->root = cx->buffer[param->bucket];
+    v->root_offset = param->bucket_offset * fg_dtype_bytes(m->numerics.wire);
+    v->mem = FG_MEM_GRADIENTS;
+}
+
+/* One contribution has been written; after the last the bucket is reduced. */
+static void contributed(Cx *cx, uint32_t p, const FgNode *at)
+{
+    FgModule *m = cx->m;
+    uint32_t bucket = m->params.data[p].bucket;
+    cx->written[p] = true;
+    if (--cx->left[bucket] > 0)
+        return;
+    const FgBucket *b = &m->buckets.data[bucket];
+    FgBuilder build = builder_at(cx, at, b->name);
+    FgNode *node = fg_node_new(&build, FG_OP_reduce_scatter, &cx->buffer[bucket], 1);
+    node->bucket = bucket;
+    fg_node_finish_into(&build, node, &b->grad_shard, 1);
+}
+
+static void copy_node(Cx *cx, uint32_t id)
+{
+    FgModule *m = cx->m;
+    FgNode node = *fg_node(m, id);
+    uint32_t p = node.n_results > 0 ? cx->target[node.results[0]] : FG_NO_ID;
+    if (p != FG_NO_ID) {
+        open_buffer(cx, m->params.data[p].bucket, &node);
+        place_in_buffer(cx, node.results[0], p);
+        fg_node_set_int(m, fg_node(m, id), "accumulate", cx->written[p]);
+    }
+    fg_vec_push(m->arena, &cx->order, id);
+    if (p != FG_NO_ID)
+        contributed(cx, p, &node);
+}
+
+static void write_gradient(Cx *cx, uint32_t id)
+{
+    FgModule *m = cx->m;
+    FgNode grad = *fg_node(m, id);
+    uint32_t g = grad.operands[0], p = (uint32_t)fg_node_attr(&grad, "param")->i;
+    if (cx->target[g] == p)
+        return;
+    open_buffer(cx, m->params.data[p].bucket, &grad);
+    const FgParam *param = &m->params.data[p];
+    const FgType *type = fg_type(m, m->numerics.wire, param->type->rank, param->type->dims);
+    uint32_t slice = fg_add_value(m, param->name, type);
+    place_in_buffer(cx, slice, p);
+    FgBuilder build = builder_at(cx, &grad, grad.name);
+    FgNode *node = fg_node_new(&build, FG_OP_grad_write, &g, 1);
+    fg_node_set_int(m, node, "accumulate", cx->written[p]);
+    fg_node_finish_into(&build, node, &slice, 1);
+    contributed(cx, p, &grad);
+}
+
+FgPassResult fg_pass_reduce(FgPassCx *pass)
+{
+    FgModule *m = pass->module;
+    Cx cx = {.m = m, .scratch = pass->scratch};
+    FgIdVec old = fg_func(m, "step")->order;
+    uint32_t n = m->values.len;
+    cx.target = FG_NEW_ARRAY(pass->scratch, uint32_t, n + 1);
+    memset(cx.target, 0xff, n * sizeof *cx.target);
+    cx.n_uses = FG_NEW_ARRAY(pass->scratch, uint32_t, n + 1);
+    cx.left = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    cx.buffer = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    memset(cx.buffer, 0xff, m->buckets.len * sizeof *cx.buffer);
+    cx.written = FG_NEW_ARRAY(pass->scratch, bool, m->params.len + 1);
+    find_targets(&cx, &old);
+    for (uint32_t i = 0; i < old.len; i++) {
+        if (fg_node(m, old.data[i])->op == FG_OP_grad)
+            write_gradient(&cx, old.data[i]);
+        else
+            copy_node(&cx, old.data[i]);
+    }
+    bool changed = cx.order.len != old.len ||
+                   memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
+    fg_func(m, "step")->order = cx.order;
+    return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
+}

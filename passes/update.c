@@ -1,0 +1,258 @@
+/* update: what a training step adds to forward and backward, and the functions it is made of.
+ *
+ * dist -> dist. Constants and the first working copies of the weights move to @init. Every local loss is added up and summed over
+ * ranks; the exact norm follows each reduction. Without clipping AdamW follows right after and frees the gradient. With clipping the
+ * step begins with the update of the step before (`pending`; the period is cut between norm and update) and @flush is that update
+ * alone. With accumulation the body is emitted three times: @first overwrites loss and gradient shards, @middle adds, @last adds, takes
+ * norms and updates; the runtime runs @middle as often as needed, so the program does not grow with the number of micro-steps.
+ */
+#include "passes/lower.h"
+
+#include <string.h>
+
+typedef struct Body {
+    const char *name;
+    bool first, last; /* of the step's micro-steps */
+} Body;
+
+typedef struct Cx {
+    FgModule *m;
+    FgArena *scratch;
+    FgIdVec base;  /* forward, backward and reductions */
+    FgIdVec order; /* being written */
+    uint32_t *map; /* value of the base -> value of this body */
+    uint32_t n_map;
+    uint32_t scalars, loss_sum, norm;
+    bool clone, norm_begun;
+} Cx;
+
+static uint32_t state_of(const FgModule *m, FgRole role)
+{
+    for (uint32_t v = 0; v < m->values.len; v++)
+        if (m->values.data[v].kind == FG_VALUE_STATE && m->values.data[v].role == role)
+            return v;
+    return FG_NO_ID;
+}
+
+static FgBuilder builder(Cx *cx, const char *name, FgPhase phase)
+{
+    return (FgBuilder){cx->m, &cx->order, FG_NOWHERE, name, phase, -1, FG_NO_ID};
+}
+
+/* Nodes without operands that give the same every step run once; their results become states. */
+static void hoist_constants(Cx *cx, const FgIdVec *old)
+{
+    FgModule *m = cx->m;
+    for (uint32_t i = 0; i < old->len; i++) {
+        FgNode *node = fg_node(m, old->data[i]);
+        if (!fg_op_has(node->op, FG_OPF_CONSTANT)) {
+            fg_vec_push(m->arena, &cx->base, old->data[i]);
+            continue;
+        }
+        FgValue *v = fg_value(m, node->results[0]);
+        v->kind = FG_VALUE_STATE;
+        v->role = FG_ROLE_TABLE;
+        v->index = 0;
+        v->mem = FG_MEM_CONSTANTS;
+        node->phase = FG_PHASE_START;
+        fg_vec_push(m->arena, &cx->order, old->data[i]);
+    }
+}
+
+static void cast_masters(Cx *cx)
+{
+    FgModule *m = cx->m;
+    for (uint32_t i = 0; i < m->buckets.len; i++) {
+        const FgBucket *b = &m->buckets.data[i];
+        if (b->master == FG_NO_ID)
+            continue;
+        FgBuilder build = builder(cx, b->name, FG_PHASE_START);
+        FgNode *node = fg_node_new(&build, FG_OP_cast, &b->master, 1);
+        node->bucket = i;
+        fg_node_set_word(m, node, "to", fg_dtype_name(b->dtype));
+        fg_node_finish_into(&build, node, &b->shard, 1);
+    }
+}
+
+static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
+{
+    FgModule *m = cx->m;
+    const FgBucket *b = &m->buckets.data[bucket];
+    FgBuilder build = builder(cx, b->name, FG_PHASE_UPDATE);
+    uint32_t operands[] = {b->grad_shard, cx->scalars};
+    uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard};
+    FgNode *node = fg_node_new(&build, FG_OP_adamw, operands, 2);
+    node->bucket = bucket;
+    fg_node_set_int(m, node, "pending", pending);
+    fg_node_finish_into(&build, node, results, 4);
+}
+
+/* The update of the step before, buckets in the order in which this step gathers them. */
+static void emit_pending_updates(Cx *cx)
+{
+    FgModule *m = cx->m;
+    bool *done = FG_NEW_ARRAY(cx->scratch, bool, m->buckets.len + 1);
+    for (uint32_t i = 0; i < cx->base.len; i++) {
+        const FgNode *node = fg_node(m, cx->base.data[i]);
+        uint32_t b = node->bucket;
+        if (node->op != FG_OP_gather || done[b] || !m->buckets.data[b].trainable)
+            continue;
+        done[b] = true;
+        emit_adamw(cx, b, true);
+    }
+}
+
+static void emit_norm_and_update(Cx *cx, uint32_t bucket)
+{
+    FgModule *m = cx->m;
+    const FgBucket *b = &m->buckets.data[bucket];
+    FgBuilder build = builder(cx, b->name, FG_PHASE_UPDATE);
+    FgNode *node = fg_node_new(&build, FG_OP_norm_add, &b->grad_shard, 1);
+    node->bucket = bucket;
+    fg_node_set_int(m, node, "accumulate", cx->norm_begun);
+    fg_node_finish_into(&build, node, &cx->norm, 1);
+    cx->norm_begun = true;
+    if (!(m->numerics.clip > 0))
+        emit_adamw(cx, bucket, false);
+}
+
+static void emit_loss_add(Cx *cx, uint32_t loss, bool first)
+{
+    FgBuilder build = builder(cx, "loss", FG_PHASE_FORWARD);
+    FgNode *node = fg_node_new(&build, FG_OP_loss_add, &loss, 1);
+    fg_node_set_int(cx->m, node, "accumulate", !first);
+    fg_node_finish_into(&build, node, &cx->loss_sum, 1);
+}
+
+static void emit_all_reduce(Cx *cx, uint32_t state, const char *name)
+{
+    FgBuilder build = builder(cx, name, FG_PHASE_UPDATE);
+    FgNode *node = fg_node_new(&build, FG_OP_all_reduce, &state, 1);
+    fg_node_finish_into(&build, node, &state, 1);
+}
+
+static void emit_step_end(Cx *cx)
+{
+    FgModule *m = cx->m;
+    if (cx->norm_begun) {
+        emit_all_reduce(cx, cx->norm, "gradient norm");
+        FgBuilder build = builder(cx, "gradient norm", FG_PHASE_UPDATE);
+        FgNode *node = fg_node_new(&build, FG_OP_clip_factor, &cx->norm, 1);
+        fg_node_set_float(m, node, "clip", m->numerics.clip);
+        fg_node_finish_into(&build, node, &cx->scalars, 1);
+    }
+    emit_all_reduce(cx, cx->loss_sum, "loss");
+}
+
+/* ---- bodies ---- */
+static uint32_t body_value(const Cx *cx, uint32_t v)
+{
+    return v != FG_NO_ID && v < cx->n_map && cx->map[v] != FG_NO_ID ? cx->map[v] : v;
+}
+
+static uint32_t clone_value(Cx *cx, uint32_t id)
+{
+    FgModule *m = cx->m;
+    FgValue old = *fg_value(m, id);
+    if (old.kind == FG_VALUE_STATE)
+        return id;
+    uint32_t copy = fg_add_value(m, old.name, old.type);
+    FgValue *v = fg_value(m, copy);
+    v->mem = old.mem;
+    if (old.root != old.id) {
+        v->root = body_value(cx, old.root);
+        v->root_offset = old.root_offset;
+    }
+    cx->map[id] = copy;
+    return copy;
+}
+
+static uint32_t clone_node(Cx *cx, uint32_t id)
+{
+    FgModule *m = cx->m;
+    FgNode old = *fg_node(m, id);
+    uint32_t *operands = FG_NEW_ARRAY(cx->scratch, uint32_t, old.n_operands + 1);
+    uint32_t *results = FG_NEW_ARRAY(cx->scratch, uint32_t, old.n_results + 1);
+    for (uint32_t k = 0; k < old.n_operands; k++)
+        operands[k] = body_value(cx, old.operands[k]);
+    for (uint32_t k = 0; k < old.n_results; k++)
+        results[k] = clone_value(cx, old.results[k]);
+    FgBuilder build = {m, &cx->order, old.loc, old.name, old.phase, old.layer, old.origin};
+    FgNode *node = fg_node_new(&build, old.op, operands, old.n_operands);
+    node->bucket = old.bucket;
+    memcpy(node->attrs, old.attrs, fg_op_info(old.op)->n_attrs * sizeof *old.attrs);
+    fg_node_finish_into(&build, node, results, old.n_results);
+    return cx->order.data[cx->order.len - 1];
+}
+
+static void emit_body(Cx *cx, const Body *body)
+{
+    FgModule *m = cx->m;
+    cx->order = (FgIdVec){0};
+    cx->norm_begun = false;
+    memset(cx->map, 0xff, cx->n_map * sizeof *cx->map);
+    if (body->first && m->numerics.clip > 0)
+        emit_pending_updates(cx);
+    uint32_t loss = m->loss;
+    for (uint32_t i = 0; i < cx->base.len; i++) {
+        uint32_t id = cx->base.data[i];
+        if (cx->clone)
+            id = clone_node(cx, id);
+        else
+            fg_vec_push(m->arena, &cx->order, id);
+        FgNode *node = fg_node(m, id);
+        if (node->n_results > 0 && node->results[0] == body_value(cx, loss))
+            emit_loss_add(cx, body_value(cx, loss), body->first);
+        if (node->op != FG_OP_reduce_scatter)
+            continue;
+        fg_node_set_int(m, node, "accumulate", !body->first);
+        if (body->last)
+            emit_norm_and_update(cx, node->bucket);
+    }
+    if (body->last)
+        emit_step_end(cx);
+    fg_add_func(m, body->name)->order = cx->order;
+}
+
+static void emit_bodies(Cx *cx)
+{
+    FgModule *m = cx->m;
+    int64_t k = m->numerics.accumulate;
+    cx->n_map = m->values.len;
+    cx->map = FG_NEW_ARRAY(cx->scratch, uint32_t, cx->n_map + 1);
+    m->funcs.len = 0;
+    Body only = {"step", true, true}, first = {"first", true, false}, middle = {"middle", false, false},
+         last = {"last", false, true};
+    cx->clone = k > 1;
+    if (k == 1) {
+        emit_body(cx, &only);
+        return;
+    }
+    emit_body(cx, &first);
+    if (k > 2)
+        emit_body(cx, &middle);
+    emit_body(cx, &last);
+    m->loss = body_value(cx, m->loss);
+}
+
+FgPassResult fg_pass_update(FgPassCx *pass)
+{
+    FgModule *m = pass->module;
+    Cx cx = {.m = m, .scratch = pass->scratch};
+    FgIdVec old = fg_func(m, "step")->order;
+    cx.scalars = state_of(m, FG_ROLE_SCALARS);
+    cx.loss_sum = state_of(m, FG_ROLE_LOSS);
+    cx.norm = state_of(m, FG_ROLE_NORM);
+    hoist_constants(&cx, &old);
+    cast_masters(&cx);
+    FgIdVec init = cx.order;
+    emit_bodies(&cx);
+    if (init.len > 0)
+        fg_add_func(m, "init")->order = init;
+    if (m->numerics.clip > 0) {
+        cx.order = (FgIdVec){0};
+        emit_pending_updates(&cx);
+        fg_add_func(m, "flush")->order = cx.order;
+    }
+    return FG_PASS_CHANGED;
+}

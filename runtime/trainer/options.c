@@ -168,6 +168,9 @@ static bool consistent(const FgOptions *options, FgFail *fail)
     if (!options->data == !options->inputs)
         return fg_fail(fail, options->data ? "--data and --inputs exclude each other"
                                            : "give --data FILE or --inputs FILE");
+    if (options->inputs && options->global_batch != FG_NOT_GIVEN)
+        return fg_fail(fail,
+                       "--global-batch goes with --data; the rows of --inputs are in its file");
     if (options->beta1 >= 1 || options->beta2 >= 1)
         return fg_fail(fail, "--beta1 and --beta2 must be below 1");
     if (options->steps == 0)

@@ -1,0 +1,18 @@
+/* One thread a rank, and a way to have all of them do one thing.
+ *
+ * Between tasks the threads sleep, so the caller may touch what they work on. */
+#ifndef FG_RUNTIME_TRAINER_CREW_H
+#define FG_RUNTIME_TRAINER_CREW_H
+
+#include "runtime/trainer/fail.h"
+
+typedef struct FgCrew FgCrew;
+typedef void FgCrewTask(void *cx, uint32_t rank);
+
+/* NULL when the threads cannot be made. */
+FgCrew *fg_crew_new(uint32_t ranks, FgFail *fail);
+/* Runs task(cx, rank) on every thread and returns when all have. */
+void fg_crew_run(FgCrew *crew, FgCrewTask *task, void *cx);
+void fg_crew_free(FgCrew *crew);
+
+#endif

@@ -1,0 +1,210 @@
+/* The generator is counter-based (the finaliser of splitmix64 over key + counter), so any slice of
+ * a parameter can be made anywhere. Loading goes through a buffer of a fixed number of elements: no
+ * tensor is ever held twice. */
+#include "runtime/trainer/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK 65536u
+#define TWO_PI 6.28318530717958647692
+
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static uint64_t name_hash(const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return hash;
+}
+
+/* In [0, 1), 53 bits. */
+static double unit(uint64_t key, uint64_t counter)
+{
+    return (double)(mix(key ^ mix(counter)) >> 11) * 0x1p-53;
+}
+
+static float value_at(const FgRtParam *param, uint64_t key, uint64_t index)
+{
+    double scale = param->init_scale;
+    if (param->init == FG_RT_CONSTANT)
+        return (float)scale;
+    if (param->init == FG_RT_UNIFORM)
+        return (float)(scale * (2 * unit(key, index) - 1));
+    double radius = sqrt(-2 * log(1 - unit(key, 2 * index)));
+    return (float)(scale * radius * cos(TWO_PI * unit(key, 2 * index + 1)));
+}
+
+static uint64_t param_key(const FgRtParam *param, uint64_t seed)
+{
+    return mix(seed) ^ name_hash(param->name);
+}
+
+float fg_init_value(const FgRtParam *param, uint64_t seed, uint64_t index)
+{
+    return value_at(param, param_key(param, seed), index);
+}
+
+void fg_weights_init(const FgStore *store, uint64_t seed)
+{
+    float *values = fg_new(CHUNK, sizeof *values);
+    for (uint32_t i = 0; i < store->program->n_params; i++) {
+        const FgRtParam *param = &store->program->params[i];
+        uint64_t key = param_key(param, seed);
+        for (uint64_t first = 0; first < param->elements; first += CHUNK) {
+            uint64_t left = param->elements - first, count = left < CHUNK ? left : CHUNK;
+            for (uint64_t k = 0; k < count; k++)
+                values[k] = value_at(param, key, first + k);
+            fg_store_set(store, i, FG_PART_WEIGHT, first, count, values);
+        }
+    }
+    free(values);
+}
+
+/* ---- files ---- */
+
+static const FgTensor *find_as(const FgSafetensors *file, const char *prefix, const char *name)
+{
+    char *whole = fg_text("%s%s", prefix, name);
+    const FgTensor *tensor = fg_safetensors_find(file, whole);
+    free(whole);
+    return tensor;
+}
+
+static const FgTensor *find_param(const FgStore *store, const FgSafetensors *file,
+                                  const char *prefix, const FgRtParam *param)
+{
+    const FgTensor *tensor = find_as(file, prefix, param->name);
+    for (uint32_t k = 0; !tensor && k < param->n_tied; k++)
+        tensor = find_as(file, prefix, store->program->tied[param->tied_first + k]);
+    return tensor;
+}
+
+/* The file's name that ends with the parameter's: what comes before it is the prefix to give. */
+static const char *longer_name(const FgSafetensors *file, const char *name)
+{
+    size_t length = strlen(name);
+    for (uint32_t i = 0; i < fg_safetensors_count(file); i++) {
+        const char *candidate = fg_safetensors_at(file, i)->name;
+        size_t whole = strlen(candidate);
+        if (whole > length && strcmp(candidate + whole - length, name) == 0)
+            return candidate;
+    }
+    return NULL;
+}
+
+static void report_missing(const FgSafetensors *file, const char *prefix, const char *name,
+                           FgFail *fail)
+{
+    uint32_t n = fg_safetensors_count(file);
+    const char **names = fg_new(n, sizeof *names);
+    for (uint32_t i = 0; i < n; i++)
+        names[i] = fg_safetensors_at(file, i)->name;
+    char *whole = fg_text("%s%s", prefix, name);
+    const char *longer = longer_name(file, name),
+               *near = longer ? NULL : fg_nearest(whole, names, n);
+    fg_fail_add(fail, "\n  missing: %s", whole);
+    if (longer)
+        fg_fail_add(fail, " (there is '%s': --weights-prefix '%.*s')", longer,
+                    (int)(strlen(longer) - strlen(name)), longer);
+    else if (near)
+        fg_fail_add(fail, " (there is '%s')", near);
+    free(whole);
+    free(names);
+}
+
+static bool tensor_fits(const FgStore *store, const FgRtParam *param, const FgTensor *tensor,
+                        FgFail *fail)
+{
+    const int64_t *dims = store->program->dims + param->dims_first;
+    bool same = tensor->rank == param->rank;
+    for (uint32_t k = 0; same && k < param->rank; k++)
+        same = tensor->dims[k] == dims[k];
+    if (same && fg_st_is_float(tensor->dtype))
+        return true;
+    char *got = fg_tensor_text(tensor), *want = fg_dims_text(dims, param->rank);
+    fg_fail_add(fail, "\n  wrong: %s is %s, this model has %s, in F32, BF16 or F16", tensor->name,
+                got, want);
+    free(got);
+    free(want);
+    return false;
+}
+
+static void copy_tensor(const FgStore *store, uint32_t param, FgPart part, const FgTensor *tensor,
+                        float *values)
+{
+    for (uint64_t first = 0; first < tensor->elements; first += CHUNK) {
+        uint64_t left = tensor->elements - first, count = left < CHUNK ? left : CHUNK;
+        fg_tensor_floats(tensor, first, count, values);
+        fg_store_set(store, param, part, first, count, values);
+    }
+}
+
+/* Every parameter's tensor, or a full report and NULL. The caller frees. */
+static const FgTensor **match(const FgStore *store, const FgSafetensors *file, const char *prefix,
+                              bool trained_only, FgFail *fail)
+{
+    const FgRtProgram *program = store->program;
+    const FgTensor **tensors = fg_new(program->n_params, sizeof *tensors);
+    FgFail report = {0};
+    for (uint32_t i = 0; i < program->n_params; i++) {
+        if (trained_only && !fg_store_is_trained(store, i))
+            continue;
+        tensors[i] = find_param(store, file, prefix, &program->params[i]);
+        if (!tensors[i])
+            report_missing(file, prefix, program->params[i].name, &report);
+        else
+            tensor_fits(store, &program->params[i], tensors[i], &report);
+    }
+    if (!report.text)
+        return tensors;
+    fg_fail(fail, "%s does not hold this model's parameters:%s", fg_safetensors_path(file),
+            report.text);
+    fg_fail_clear(&report);
+    free(tensors);
+    return NULL;
+}
+
+static bool load(const FgStore *store, const FgSafetensors *file, const char *prefix, FgPart part,
+                 uint32_t *out_taken, FgFail *fail)
+{
+    const FgTensor **tensors = match(store, file, prefix, part != FG_PART_WEIGHT, fail);
+    if (!tensors)
+        return false;
+    float *values = fg_new(CHUNK, sizeof *values);
+    *out_taken = 0;
+    for (uint32_t i = 0; i < store->program->n_params; i++)
+        if (tensors[i]) {
+            copy_tensor(store, i, part, tensors[i], values);
+            ++*out_taken;
+        }
+    free(values);
+    free(tensors);
+    return true;
+}
+
+bool fg_weights_load(const FgStore *store, const FgSafetensors *file, const char *prefix,
+                     uint32_t *out_extra, FgFail *fail)
+{
+    uint32_t taken;
+    if (!load(store, file, prefix, FG_PART_WEIGHT, &taken, fail))
+        return false;
+    uint32_t held = fg_safetensors_count(file);
+    *out_extra = held > taken ? held - taken : 0;
+    return true;
+}
+
+bool fg_weights_load_part(const FgStore *store, const FgSafetensors *file, FgPart part,
+                          FgFail *fail)
+{
+    uint32_t taken;
+    return load(store, file, "", part, &taken, fail);
+}

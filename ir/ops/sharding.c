@@ -1,0 +1,55 @@
+/* Ops below graph level: their results are values that exist already (states, slices of buffers),
+ * so inference only takes over their types; what they cost is traffic. */
+#include "ir/ops/ops_util.h"
+
+bool fg_infer_none(FgModule *m, const FgNode *node, const FgType **types)
+{
+    (void)m;
+    (void)node;
+    (void)types;
+    return true;
+}
+
+bool fg_infer_given(FgModule *m, const FgNode *node, const FgType **types)
+{
+    if (!node->results)
+        FG_BUG("%s must be finished into its results", fg_op_info(node->op)->name);
+    for (uint32_t i = 0; i < node->n_results; i++)
+        types[i] = node->results[i] == FG_NO_ID ? NULL : m->values.data[node->results[i]].type;
+    return true;
+}
+
+bool fg_infer_view(FgModule *m, const FgNode *node, const FgType **types)
+{
+    if (!fg_infer_given(m, node, types))
+        return false;
+    const FgType *x = fg_ops_in(m, node, 0);
+    return fg_type_bytes(types[0]) <= fg_type_bytes(x) ||
+           fg_ops_error(m, node, "x is %s, a view of it cannot be %s", fg_ops_text(m, x),
+                        fg_ops_text(m, types[0]));
+}
+
+static double tensor_bytes(const FgModule *m, uint32_t value)
+{
+    return value == FG_NO_ID ? 0 : (double)fg_type_bytes(m->values.data[value].type);
+}
+
+/* On the wire: the whole buffer, which is the larger side of a gather or a reduce_scatter. */
+void fg_cost_collective(const FgModule *m, const FgNode *node, FgCost *cost)
+{
+    double in = tensor_bytes(m, node->operands[0]), out = tensor_bytes(m, node->results[0]);
+    *cost = (FgCost){.read_bytes = in, .write_bytes = out, .wire_bytes = in > out ? in : out};
+}
+
+/* Gradient in; moments, and the master or else the shard, both ways; the shard out: 28 bytes a
+ * parameter at bf16 and at fp32. */
+void fg_cost_adamw(const FgModule *m, const FgNode *node, FgCost *cost)
+{
+    double elements = (double)fg_type_elements(fg_ops_in(m, node, 0));
+    double updated = tensor_bytes(m, node->results[1]) + tensor_bytes(m, node->results[2]);
+    double master = tensor_bytes(m, node->results[0]), shard = tensor_bytes(m, node->results[3]);
+    updated += master > 0 ? master : shard;
+    *cost = (FgCost){.vector_flops = 15 * elements,
+                     .read_bytes = tensor_bytes(m, node->operands[0]) + updated,
+                     .write_bytes = updated + (master > 0 ? shard : 0)};
+}

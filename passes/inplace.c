@@ -22,6 +22,17 @@ static void find_last_access(const FgModule *m, const FgIdVec *order, uint32_t *
     }
 }
 
+/* Another operand that names the same memory in another way (a broadcast row of it) forbids writing over it. */
+static bool has_other_name(const FgModule *m, const FgNode *node, uint32_t operand)
+{
+    for (uint32_t k = 0; k < node->n_operands; k++) {
+        uint32_t v = node->operands[k];
+        if (v != FG_NO_ID && v != operand && m->values.data[v].root == m->values.data[operand].root)
+            return true;
+    }
+    return false;
+}
+
 static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, const uint32_t *last, uint32_t at)
 {
     if (operand == FG_NO_ID)
@@ -29,7 +40,7 @@ static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, co
     const FgValue *x = &m->values.data[operand], *root = &m->values.data[x->root];
     const FgValue *y = &m->values.data[node->results[0]];
     return root->kind == FG_VALUE_RESULT && root->mem == FG_MEM_ACTIVATIONS && x->root_offset == 0 &&
-           y->root == y->id && last[x->root] == at &&
+           y->root == y->id && last[x->root] == at && !has_other_name(m, node, operand) &&
            fg_type_bytes(root->type) == fg_type_bytes(y->type) &&
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
 }

@@ -1,0 +1,74 @@
+/* memplan: every value gets its address.
+ *
+ * sched -> sched. States that live always stand at the bottom, in table order. What lives and dies within a period (activations,
+ * gathered buckets, gradient buffers, gradient shards) is packed above them into one arena by lifetime in issue order; a value that
+ * lives round the period's cut wraps. Reusing an address may make one stream wait for another: `streams` adds those waits.
+ */
+#include "passes/liveness.h"
+#include "passes/lower.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_EFFORT 24
+
+static bool lives_always(const FgValue *v)
+{
+    return v->kind == FG_VALUE_STATE && v->role != FG_ROLE_GRAD_SHARD;
+}
+
+static void place_states(FgModule *m)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < m->values.len; i++) {
+        FgValue *v = fg_value(m, i);
+        if (!lives_always(v))
+            continue;
+        v->offset = at;
+        at = fg_round_up(at + fg_type_bytes(v->type), FG_ALIGN_BYTES);
+    }
+    m->state_bytes = at;
+}
+
+/* One item a value; a buffer written afresh several times a period has one address, so its stretches become one. */
+static FgPackItem *items_of(FgPassCx *cx, const FgIntervalVec *intervals, uint32_t *values, uint32_t *out_n)
+{
+    FgPackItem *items = FG_NEW_ARRAY(cx->scratch, FgPackItem, intervals->len + 1);
+    uint32_t *item_of = FG_NEW_ARRAY(cx->scratch, uint32_t, cx->module->values.len + 1), n = 0;
+    memset(item_of, 0xff, cx->module->values.len * sizeof *item_of);
+    for (uint32_t i = 0; i < intervals->len; i++) {
+        const FgInterval *x = &intervals->data[i];
+        uint32_t at = item_of[x->value];
+        if (at == FG_NO_ID) {
+            at = item_of[x->value] = n++;
+            values[at] = x->value;
+            items[at] = (FgPackItem){x->bytes, x->begin, x->end, 0};
+        } else if (items[at].end >= items[at].begin) { /* sorted by begin: extend */
+            if (x->end < x->begin || x->end > items[at].end)
+                items[at].end = x->end;
+        }
+    }
+    *out_n = n;
+    return items;
+}
+
+FgPassResult fg_pass_memplan(FgPassCx *cx)
+{
+    FgModule *m = cx->module;
+    uint32_t effort = cx->option[0] ? (uint32_t)strtoul(cx->option, NULL, 10) : DEFAULT_EFFORT;
+    place_states(m);
+    FgIntervalVec intervals = {0};
+    uint32_t timeline = 0, n = 0, position = 0;
+    fg_intervals(cx->scratch, m, &intervals, &timeline);
+    for (uint32_t i = 0; i < intervals.len; i++)
+        intervals.data[i].bytes = fg_round_up(intervals.data[i].bytes, FG_ALIGN_BYTES);
+    uint64_t bound = fg_intervals_peak(cx->scratch, &intervals, timeline, &position);
+    uint32_t *values = FG_NEW_ARRAY(cx->scratch, uint32_t, intervals.len + 1);
+    FgPackItem *items = items_of(cx, &intervals, values, &n);
+    m->arena_bytes = fg_pack(cx->scratch, items, n, bound, effort > 0 ? effort : 1);
+    for (uint32_t i = 0; i < n; i++)
+        fg_value(m, values[i])->offset = m->state_bytes + items[i].offset;
+    return FG_PASS_CHANGED;
+}

@@ -98,10 +98,8 @@ static void put_call(FgEmit *emit, const FgNode *node)
 {
     const FgOpInfo *info = fg_op_info(node->op);
     FgBuf *out = &emit->functions;
-    if (info->flags & FG_OPF_VIEW)
-        return;
     if (!info->call)
-        FG_BUG("%s %u cannot be emitted: its op has no call", info->name, node->id);
+        return; /* names memory, does no work */
     FgArgs args = {0};
     fg_node_args(&emit->args, node, &args);
     fg_buf_printf(out, "    fg_rt_%s(cx, %u, %s", info->call, emit->calls.len,
@@ -158,8 +156,7 @@ static void put_pieces(Body *body)
     Place open = {0};
     for (uint32_t i = 0; i < body->func->order.len; i++) {
         const FgNode *node = node_at(body, i);
-        bool computes =
-            node->stream == FG_STREAM_COMPUTE && !(fg_op_info(node->op)->flags & FG_OPF_VIEW);
+        bool computes = node->stream == FG_STREAM_COMPUTE && fg_op_info(node->op)->call;
         Place place = {node->phase, node->layer};
         if (body->pieces.len == 0 || (computes && !same_place(open, place))) {
             if (body->pieces.len > 0)

@@ -2,6 +2,7 @@
  * appends the node to an order. A node that fails to finish stays in the table, stands in no
  * function, and is not printed. */
 #include "ir/op_fns.h"
+#include "ir/text.h"
 
 #include <string.h>
 
@@ -19,7 +20,7 @@ static const char *first_word(FgModule *module, const char *words)
     return fg_internn(module->intern, words, strcspn(words, " "));
 }
 
-static FgAttr default_attr(FgModule *module, const FgAttrSpec *spec)
+FgAttr fg_attr_default(FgModule *module, const FgAttrSpec *spec)
 {
     FgAttr a = {.set = !spec->required && !spec->optional};
     if (!a.set)
@@ -51,7 +52,7 @@ FgNode *fg_node_new(FgBuilder *builder, FgOp op, const uint32_t *operands, uint3
                    .bucket = FG_NO_ID,
                    .stream = FG_STREAM_COMPUTE};
     for (uint32_t i = 0; i < info->n_attrs; i++)
-        node.attrs[i] = default_attr(m, &info->attrs[i]);
+        node.attrs[i] = fg_attr_default(m, &info->attrs[i]);
     fg_vec_push(m->arena, &m->nodes, node);
     return &m->nodes.data[m->nodes.len - 1];
 }

@@ -1,0 +1,31 @@
+/* Checkpoints: DIR/step-000200/ with whole parameters by name, so that any number of ranks can read
+ * them.
+ *
+ *   model.safetensors       the working copies, in the program's dtype
+ *   master.safetensors      the f32 masters, when the working copies are narrower
+ *   exp_avg.safetensors, exp_avg_sq.safetensors   AdamW's moments, f32
+ *   manifest.json           the position of the run; written last
+ *
+ * A checkpoint is made in DIR/.tmp-step-... and renamed when it is complete; one of the same step
+ * is replaced. */
+#ifndef FG_RUNTIME_TRAINER_CHECKPOINT_H
+#define FG_RUNTIME_TRAINER_CHECKPOINT_H
+
+#include "runtime/trainer/store.h"
+
+typedef struct FgProgress {
+    uint64_t step;     /* steps done; AdamW's t of the last one */
+    uint64_t position; /* tokens: where the next micro-batch starts */
+    uint64_t rows;     /* rows trained on */
+    uint64_t seed;     /* of the initialisation */
+} FgProgress;
+
+/* *out_path (owned by the caller) is the checkpoint's folder. */
+bool fg_checkpoint_save(const FgStore *store, const char *dir, const FgProgress *progress,
+                        char **out_path, FgFail *fail);
+/* `dir` is a checkpoint or a folder of checkpoints, of which the one with the highest step is
+ * taken. */
+bool fg_checkpoint_load(const FgStore *store, const char *dir, FgProgress *out_progress,
+                        char **out_path, FgFail *fail);
+
+#endif

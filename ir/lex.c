@@ -1,5 +1,5 @@
-/* The lexer of the text form: one token a call, no backtracking, never past the end of a text that need not be
- * terminated. Comments run from // to the end of the line. */
+/* The lexer of the text form: one token a call, no backtracking, never past the end of a text that
+ * need not be terminated. Comments run from // to the end of the line. */
 #include "ir/lex.h"
 
 #include <stdlib.h>
@@ -179,7 +179,8 @@ static FgToken lex_symbol(FgLexer *lx, FgLoc loc)
     return (FgToken){.kind = FG_TOKEN_SYMBOL, .loc = loc, .text = name};
 }
 
-/* "%name.12" has both, "%12" an id, "%name" a name; the id is what follows the last dot, if it is a number. */
+/* "%name.12" has both, "%12" an id, "%name" a name; the id is what follows the last dot, if it is a
+ * number. */
 static FgToken lex_value(FgLexer *lx, FgLoc loc)
 {
     size_t start = ++lx->pos;

@@ -22,7 +22,8 @@ typedef enum FgTokenKind {
 typedef struct FgToken {
     FgTokenKind kind;
     FgLoc loc;
-    const char *text; /* WORD; decoded STRING and SYMBOL; name of a VALUE ("" for "%12"); interned */
+    const char
+        *text; /* WORD; decoded STRING and SYMBOL; name of a VALUE ("" for "%12"); interned */
     char punct;
     bool negative;  /* INT */
     uint64_t whole; /* INT: magnitude; NODE and VALUE: id */

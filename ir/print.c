@@ -1,11 +1,12 @@
 /* The printer: a module as text, from which the parser rebuilds it with the same ids.
  *
- * One statement a line, fields in a fixed order, and what has its usual value is left out: attributes at their row's
- * default, phase forward, layer -1, stream compute, no bucket, no origin, no waits, memory class activations. A value prints
- * its type where it is first made; holes in the tables (nodes in no function, values nothing makes) are not printed.
+ * One statement a line, fields in a fixed order, and what has its usual value is left out:
+ * attributes at their row's default, phase forward, layer -1, stream compute, no bucket, no origin,
+ * no waits, memory class activations. A value prints its type where it is first made; holes in the
+ * tables (nodes in no function, values nothing makes) are not printed.
  *
- * A bare print, for the fingerprint, also leaves out what cannot change a program: places, names of nodes and values, the
- * plan, and the node a node was made from. */
+ * A bare print, for the fingerprint, also leaves out what cannot change a program: places, names of
+ * nodes and values, the plan, and the node a node was made from. */
 #include "base/map.h"
 #include "ir/text.h"
 
@@ -16,7 +17,7 @@ typedef struct Printer {
     const FgModule *m;
     FgBuf *out;
     bool bare;
-    bool *declared; /* by value id: its type was printed */
+    bool *declared;                 /* by value id: its type was printed */
     uint32_t next_node, next_value; /* one past the greatest id printed */
 } Printer;
 
@@ -91,8 +92,8 @@ void fg_type_print(FgBuf *out, const FgType *type)
 
 static bool plain_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '.' || c == '-' || c == '/';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-' || c == '/';
 }
 
 /* "@name", quoted when it has other characters than letters, digits and _ . - / */
@@ -126,7 +127,8 @@ static void print_value_name(Printer *p, uint32_t id)
         fg_buf_printf(p->out, "%%%s.%u", p->m->values.data[id].name, id);
 }
 
-/* Where a value lies: " in %root+offset mem(class) at(address)", each only when it is not the usual one. */
+/* Where a value lies: " in %root+offset mem(class) at(address)", each only when it is not the usual
+ * one. */
 static void print_place(Printer *p, const FgValue *v, FgMemClass usual)
 {
     if (v->root != v->id) {
@@ -183,7 +185,8 @@ static void print_plan(Printer *p)
     fg_buf_puts(p->out, "}\n");
 }
 
-/* " value(%w.0)" with its place, for parameters and inputs; nothing when the value is declared elsewhere. */
+/* " value(%w.0)" with its place, for parameters and inputs; nothing when the value is declared
+ * elsewhere. */
 static void print_bound_value(Printer *p, uint32_t id, FgValueKind kind, FgMemClass usual)
 {
     if (id == FG_NO_ID)

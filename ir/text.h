@@ -1,4 +1,5 @@
-/* What printer, parser and verifier share and nobody else needs: details of the text form (docs/ir.md). */
+/* What printer, parser and verifier share and nobody else needs: details of the text form
+ * (docs/ir.md). */
 #ifndef FG_IR_TEXT_H
 #define FG_IR_TEXT_H
 

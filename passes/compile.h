@@ -59,6 +59,8 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
 
 /* The pieces, for tools and tests. */
 void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
+/* Seconds of one node alone on its engine. */
+double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
 
 /* The proof (passes/check.c): shares no code with the passes that made the schedule. Reports every violation it finds (at most 20) as

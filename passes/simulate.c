@@ -91,6 +91,13 @@ static double node_seconds(const FgModule *module, const FgMachine *machine, con
     return machine->launch_seconds + (flops > memory ? flops : memory);
 }
 
+double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node)
+{
+    FgCost cost;
+    fg_node_cost(module, node, &cost);
+    return node_seconds(module, machine, node, &cost);
+}
+
 /* ---- the longest chain of true dependencies ---- */
 
 /* When values are ready, were engines and memory unlimited. A root is ready when all writes into it

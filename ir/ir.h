@@ -1,14 +1,16 @@
 /* The IR: one structure for all three levels.
  *
- *   graph  whole tensors, no ranks, no memory. Parameters and inputs are values; after `autodiff` the function
- *          holds forward and backward, and one `grad` node for each contribution to a parameter's gradient.
- *   dist   parameters live in flat sharded buckets; gather, release, reduce_scatter, all_reduce and adamw are
- *          nodes. States (shards, moments, gradient shards, scalars ...) are values that nodes read and write in place.
- *   sched  functions are total issue orders; every node has a stream and waits, every value an address.
+ *   graph  whole tensors, no ranks, no memory. Parameters and inputs are values; after `autodiff`
+ * the function holds forward and backward, and one `grad` node for each contribution to a
+ * parameter's gradient. dist   parameters live in flat sharded buckets; gather, release,
+ * reduce_scatter, all_reduce and adamw are nodes. States (shards, moments, gradient shards, scalars
+ * ...) are values that nodes read and write in place. sched  functions are total issue orders;
+ * every node has a stream and waits, every value an address.
  *
- * A module owns one arena, one table of values and one of nodes: ids are stable for its life and unique over its
- * functions. A function is a vector of node ids; its order is the schedule, and passes write new orders instead of
- * moving nodes. docs/ir.md is the specification of the text form; printer and parser round-trip every module. */
+ * A module owns one arena, one table of values and one of nodes: ids are stable for its life and
+ * unique over its functions. A function is a vector of node ids; its order is the schedule, and
+ * passes write new orders instead of moving nodes. docs/ir.md is the specification of the text
+ * form; printer and parser round-trip every module. */
 #ifndef FG_IR_IR_H
 #define FG_IR_IR_H
 
@@ -22,7 +24,12 @@
 #define FG_NO_OFFSET UINT64_MAX
 
 typedef enum FgLevel { FG_LEVEL_GRAPH, FG_LEVEL_DIST, FG_LEVEL_SCHED } FgLevel;
-typedef enum FgPhase { FG_PHASE_START, FG_PHASE_FORWARD, FG_PHASE_BACKWARD, FG_PHASE_UPDATE } FgPhase;
+typedef enum FgPhase {
+    FG_PHASE_START,
+    FG_PHASE_FORWARD,
+    FG_PHASE_BACKWARD,
+    FG_PHASE_UPDATE
+} FgPhase;
 typedef enum FgStream {
     FG_STREAM_COMPUTE,
     FG_STREAM_GATHER,
@@ -53,12 +60,18 @@ typedef enum FgOp {
 } FgOp;
 
 /* ---- attributes ---- */
-typedef enum FgAttrKind { FG_ATTR_INT, FG_ATTR_FLOAT, FG_ATTR_BOOL, FG_ATTR_INTS, FG_ATTR_WORD } FgAttrKind;
+typedef enum FgAttrKind {
+    FG_ATTR_INT,
+    FG_ATTR_FLOAT,
+    FG_ATTR_BOOL,
+    FG_ATTR_INTS,
+    FG_ATTR_WORD
+} FgAttrKind;
 
 typedef struct FgAttr {
-    bool set; /* false: not given and the op's row has no default (optional attributes) */
-    int64_t i;           /* INT, BOOL */
-    double f;            /* FLOAT */
+    bool set;  /* false: not given and the op's row has no default (optional attributes) */
+    int64_t i; /* INT, BOOL */
+    double f;  /* FLOAT */
     const int64_t *ints; /* INTS */
     uint32_t n_ints;
     const char *word; /* WORD: one of the row's choices; interned */
@@ -71,8 +84,9 @@ typedef struct FgNode {
     const uint32_t *operands; /* value ids; FG_NO_ID for an omitted optional operand */
     const uint32_t *results;  /* value ids */
     uint32_t n_operands, n_results;
-    FgAttr *attrs;    /* one per attribute of the op's row, in its order */
-    const char *name; /* where it comes from, for people: "layers.0.q_proj"; never NULL, may be "" */
+    FgAttr *attrs; /* one per attribute of the op's row, in its order */
+    const char
+        *name; /* where it comes from, for people: "layers.0.q_proj"; never NULL, may be "" */
     FgLoc loc;
     FgPhase phase;
     int32_t layer;   /* iteration of the `repeat` it comes from; -1 outside */
@@ -87,7 +101,8 @@ typedef enum FgValueKind {
     FG_VALUE_RESULT, /* made by a node */
     FG_VALUE_PARAM,  /* graph level: parameter `index` of the module, whole */
     FG_VALUE_INPUT,  /* graph level: input `index` of the module */
-    FG_VALUE_STATE   /* dist, sched: a named buffer that nodes write in place; `role` and `index` say which */
+    FG_VALUE_STATE /* dist, sched: a named buffer that nodes write in place; `role` and `index` say
+                      which */
 } FgValueKind;
 
 typedef enum FgRole {
@@ -123,16 +138,16 @@ typedef struct FgValue {
 typedef enum FgInit { FG_INIT_NORMAL, FG_INIT_UNIFORM, FG_INIT_CONSTANT } FgInit;
 
 typedef struct FgParam {
-    const char *name;     /* the name in weight files */
-    const FgType *type;   /* shape; dtype in which the graph uses it (the gathered dtype) */
+    const char *name;   /* the name in weight files */
+    const FgType *type; /* shape; dtype in which the graph uses it (the gathered dtype) */
     FgInit init;
-    double init_scale;    /* standard deviation, half width, or the constant */
+    double init_scale; /* standard deviation, half width, or the constant */
     bool trainable, decay;
     const char *const *tied; /* other names of the same tensor in weight files */
     uint32_t n_tied;
     uint32_t value; /* graph level: its PARAM value; FG_NO_ID when nothing reads it */
     FgLoc loc;
-    uint32_t bucket; /* dist, sched; FG_NO_ID before `bucket` */
+    uint32_t bucket;        /* dist, sched; FG_NO_ID before `bucket` */
     uint64_t bucket_offset; /* elements from the bucket's start */
 } FgParam;
 
@@ -149,8 +164,8 @@ typedef struct FgInput {
 /* A run of parameters, flat: each aligned, the whole padded to a multiple of the ranks. */
 typedef struct FgBucket {
     const char *name;
-    FgDtype dtype;  /* of shard and gathered copy */
-    bool trainable; /* all of its parameters are, or none */
+    FgDtype dtype;          /* of shard and gathered copy */
+    bool trainable;         /* all of its parameters are, or none */
     const uint32_t *params; /* in layout order */
     uint32_t n_params;
     uint64_t elements; /* padded total; elements / ranks is a rank's slice */
@@ -159,10 +174,10 @@ typedef struct FgBucket {
 
 /* What changes results (design: I5): from model and flags alone, alike for every schedule. */
 typedef struct FgNumerics {
-    FgDtype compute; /* activations and gathered parameters */
-    FgDtype wire;    /* gradient buffers, as reduced */
-    FgDtype shard;   /* reduced gradient slices */
-    double clip;     /* global norm limit; 0 is none */
+    FgDtype compute;    /* activations and gathered parameters */
+    FgDtype wire;       /* gradient buffers, as reduced */
+    FgDtype shard;      /* reduced gradient slices */
+    double clip;        /* global norm limit; 0 is none */
     int64_t accumulate; /* micro-steps a step, >= 1 */
 } FgNumerics;
 
@@ -173,11 +188,12 @@ typedef struct FgPlanBucket {
     const char *name;
     const uint32_t *params; /* parameter indices in layout order */
     uint32_t n_params;
-    int64_t linger; /* compute nodes for which the gradient buffer outlives the issue of its reduction */
+    int64_t linger; /* compute nodes for which the gradient buffer outlives the issue of its
+                       reduction */
 } FgPlanBucket;
 
-/* One gather/release interval. Uses of a bucket are the compute nodes that read one of its parameters, numbered
- * from 0 in compute order over forward and backward. */
+/* One gather/release interval. Uses of a bucket are the compute nodes that read one of its
+ * parameters, numbered from 0 in compute order over forward and backward. */
 typedef struct FgPlanGather {
     uint32_t bucket;
     uint32_t first_use, last_use; /* inclusive */
@@ -192,16 +208,17 @@ typedef struct FgPlan {
 } FgPlan;
 
 typedef struct FgFunc {
-    const char *name; /* "step" (graph, dist); "init", "prologue", "first", "middle", "last", "step", "flush" (sched) */
+    const char *name; /* "step" (graph, dist); "init", "prologue", "first", "middle", "last",
+                         "step", "flush" (sched) */
     FgIdVec order;
 } FgFunc;
 
 typedef struct FgModule {
     FgArena *arena;
     FgIntern *intern;
-    FgDiags *diags; /* sources of locations, and where passes report */
-    uint32_t text_source; /* source id of the IR text it was read from, or 0: places without loc(...) lie in it, and
-                             locations in it are not printed */
+    FgDiags *diags;       /* sources of locations, and where passes report */
+    uint32_t text_source; /* source id of the IR text it was read from, or 0: places without
+                             loc(...) lie in it, and locations in it are not printed */
     const char *name;
     FgLevel level;
     uint32_t ranks; /* 0 at graph level */
@@ -214,9 +231,10 @@ typedef struct FgModule {
     FG_VEC(FgNode) nodes;
     FG_VEC(FgFunc) funcs;
     FG_VEC(const FgType *) types; /* interned */
-    uint32_t loss;        /* scalar value to minimise */
-    uint64_t state_bytes; /* sched: what lives always, at [0, state_bytes) */
-    uint64_t arena_bytes; /* sched: what lives and dies, at [state_bytes, state_bytes + arena_bytes) */
+    uint32_t loss;                /* scalar value to minimise */
+    uint64_t state_bytes;         /* sched: what lives always, at [0, state_bytes) */
+    uint64_t
+        arena_bytes; /* sched: what lives and dies, at [state_bytes, state_bytes + arena_bytes) */
 } FgModule;
 
 /* ---- module ---- */
@@ -224,11 +242,12 @@ FgModule *fg_module_new(FgArena *arena, FgDiags *diags, const char *name);
 /* A deep copy in another arena (same ids); the diagnostics are shared. */
 FgModule *fg_module_clone(const FgModule *module, FgArena *arena);
 const FgType *fg_type(FgModule *module, FgDtype dtype, uint32_t rank, const int64_t *dims);
-uint32_t fg_add_param(FgModule *module, const FgParam *param); /* index; its PARAM value is made by fg_param_value */
-uint32_t fg_param_value(FgModule *module, uint32_t param);      /* made on first request */
-uint32_t fg_add_input(FgModule *module, const FgInput *input);  /* index; makes its value */
-uint32_t fg_add_state(FgModule *module, const char *name, const FgType *type, FgRole role, uint32_t index,
-                      FgMemClass mem);
+uint32_t fg_add_param(FgModule *module,
+                      const FgParam *param); /* index; its PARAM value is made by fg_param_value */
+uint32_t fg_param_value(FgModule *module, uint32_t param);     /* made on first request */
+uint32_t fg_add_input(FgModule *module, const FgInput *input); /* index; makes its value */
+uint32_t fg_add_state(FgModule *module, const char *name, const FgType *type, FgRole role,
+                      uint32_t index, FgMemClass mem);
 /* A value that a node will define; used by fg_node_finish and by the parser. */
 uint32_t fg_add_value(FgModule *module, const char *name, const FgType *type);
 FgFunc *fg_func(FgModule *module, const char *name);     /* NULL when there is none */
@@ -260,24 +279,30 @@ typedef struct FgBuilder {
 } FgBuilder;
 
 FgNode *fg_node_new(FgBuilder *builder, FgOp op, const uint32_t *operands, uint32_t n_operands);
-void fg_node_set_int(FgModule *module, FgNode *node, const char *attr, int64_t value); /* INT and BOOL */
+void fg_node_set_int(FgModule *module, FgNode *node, const char *attr,
+                     int64_t value); /* INT and BOOL */
 void fg_node_set_float(FgModule *module, FgNode *node, const char *attr, double value);
-void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const int64_t *values, uint32_t n);
+void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const int64_t *values,
+                      uint32_t n);
 void fg_node_set_word(FgModule *module, FgNode *node, const char *attr, const char *word);
 const FgAttr *fg_node_attr(const FgNode *node, const char *attr); /* a missing name is our bug */
-/* Infers result types, makes the results ("hint", "hint_1", ...), appends the node to the order. Returns the first
- * result's id, or FG_NO_ID after an error in the diagnostics (bad shapes) or for a node without results. */
+/* Infers result types, makes the results ("hint", "hint_1", ...), appends the node to the order.
+ * Returns the first result's id, or FG_NO_ID after an error in the diagnostics (bad shapes) or for
+ * a node without results. */
 uint32_t fg_node_finish(FgBuilder *builder, FgNode *node, const char *hint);
 /* Like fg_node_finish, but writes into values that exist (states, slices of a bucket's buffer). */
-void fg_node_finish_into(FgBuilder *builder, FgNode *node, const uint32_t *results, uint32_t n_results);
+void fg_node_finish_into(FgBuilder *builder, FgNode *node, const uint32_t *results,
+                         uint32_t n_results);
 
 /* ---- text ---- */
 void fg_module_print(const FgModule *module, FgBuf *out);
 /* NULL after errors in `diags`. `name` is the file name for messages. */
-FgModule *fg_module_parse(FgArena *arena, FgDiags *diags, const char *name, const char *text, size_t len);
+FgModule *fg_module_parse(FgArena *arena, FgDiags *diags, const char *name, const char *text,
+                          size_t len);
 /* Rules of the module's level; false after errors in the module's diagnostics. */
 bool fg_module_verify(const FgModule *module);
-/* Hash of everything that decides what the program does: the sched text without locations and names of files. */
+/* Hash of everything that decides what the program does: the sched text without locations and names
+ * of files. */
 uint64_t fg_module_fingerprint(const FgModule *module);
 
 const char *fg_level_name(FgLevel level);

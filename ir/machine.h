@@ -1,5 +1,6 @@
-/* A machine: what the planner knows of the hardware. Presets and files are read by frontend/machine.c;
- * docs/machine-format.md describes the file. Rates are sustained ones; SI units (bytes, seconds, per second). */
+/* A machine: what the planner knows of the hardware. Presets and files are read by
+ * frontend/machine.c; docs/machine-format.md describes the file. Rates are sustained ones; SI units
+ * (bytes, seconds, per second). */
 #ifndef FG_IR_MACHINE_H
 #define FG_IR_MACHINE_H
 
@@ -11,7 +12,8 @@ typedef struct FgCurvePoint {
     double seconds; /* alone on the link */
 } FgCurvePoint;
 
-typedef FG_VEC(FgCurvePoint) FgCurve; /* by bytes; linear between points, last rate beyond, first time below */
+typedef FG_VEC(
+    FgCurvePoint) FgCurve; /* by bytes; linear between points, last rate beyond, first time below */
 
 typedef struct FgMachine {
     const char *name;
@@ -21,10 +23,10 @@ typedef struct FgMachine {
     bool reserved_estimated;  /* the constant was not measured, and the summary says so */
     uint64_t workspace_bytes; /* scratch of library calls, in the plan */
     double matmul_f32, matmul_bf16, matmul_f16; /* FLOP/s */
-    double vector_flops;      /* FLOP/s outside the matrix units */
-    double memory_rate;       /* bytes/s, read + write */
-    double launch_seconds;    /* least time of a device call */
-    FgCurve gather, reduce;   /* all-gather and reduce-scatter at `ranks` */
+    double vector_flops;                        /* FLOP/s outside the matrix units */
+    double memory_rate;                         /* bytes/s, read + write */
+    double launch_seconds;                      /* least time of a device call */
+    FgCurve gather, reduce;                     /* all-gather and reduce-scatter at `ranks` */
     /* Speed of one engine while another runs beside it, as a fraction of its speed alone. */
     double compute_beside_gather, compute_beside_reduce;
     double gather_beside_compute, reduce_beside_compute;

@@ -6,12 +6,13 @@
 
 typedef enum FgOpFlag {
     FG_OPF_COMMUTATIVE = 1 << 0,
-    FG_OPF_INPLACE = 1 << 1,    /* result 0 may take the memory of operand 0 (same bytes, element by element) */
-    FG_OPF_ACCUMULATE = 1 << 2, /* a gradient op that can write or add straight into a slice of a gradient buffer, in
-                                   the wire dtype: attribute `accumulate` */
+    FG_OPF_INPLACE =
+        1 << 1, /* result 0 may take the memory of operand 0 (same bytes, element by element) */
+    FG_OPF_ACCUMULATE = 1 << 2, /* a gradient op that can write or add straight into a slice of a
+                                   gradient buffer, in the wire dtype: attribute `accumulate` */
     FG_OPF_COLLECTIVE = 1 << 3,
-    FG_OPF_EFFECT = 1 << 4,    /* writes something beside its results: never removed or merged */
-    FG_OPF_VIEW = 1 << 5,      /* result 0 is operand 0's memory under another shape: no work, no call */
+    FG_OPF_EFFECT = 1 << 4, /* writes something beside its results: never removed or merged */
+    FG_OPF_VIEW = 1 << 5, /* result 0 is operand 0's memory under another shape: no work, no call */
     FG_OPF_WORKSPACE = 1 << 6, /* its call takes the workspace as scratch */
     FG_OPF_CONSTANT = 1 << 7   /* no operands, same result every step: computed once by @init */
 } FgOpFlag;
@@ -28,14 +29,15 @@ typedef enum FgOpLevels {
 typedef struct FgAttrSpec {
     const char *name;
     FgAttrKind kind;
-    bool required; /* must be given; otherwise `number` (INT, BOOL, FLOAT) or `choices[0]` (WORD) is the default,
-                      an empty list for INTS, and "unset" where `optional` */
+    bool required; /* must be given; otherwise `number` (INT, BOOL, FLOAT) or `choices[0]` (WORD) is
+                      the default, an empty list for INTS, and "unset" where `optional` */
     bool optional;
     double number;
     const char *choices; /* WORD: space-separated */
 } FgAttrSpec;
 
-/* What one execution costs; bytes and flops of one rank. Latencies and rates belong to the machine. */
+/* What one execution costs; bytes and flops of one rank. Latencies and rates belong to the machine.
+ */
 typedef struct FgCost {
     double matmul_flops; /* on the matrix units */
     double vector_flops;
@@ -43,15 +45,15 @@ typedef struct FgCost {
     double wire_bytes; /* payload of a collective: the whole gathered or reduced buffer */
 } FgCost;
 
-/* Result types of a node whose operands and attributes are set: fills types[n_results]. False after an error
- * reported at the node's location. */
+/* Result types of a node whose operands and attributes are set: fills types[n_results]. False after
+ * an error reported at the node's location. */
 typedef bool FgInferFn(FgModule *module, const FgNode *node, const FgType **types);
 typedef void FgCostFn(const FgModule *module, const FgNode *node, FgCost *cost);
 
 /* ---- autodiff ---- */
 typedef struct FgGradCx {
-    FgBuilder build;       /* appends to the backward order; phase backward, origin = the forward node */
-    uint32_t *grad;        /* value id -> id of its summed gradient so far, or FG_NO_ID */
+    FgBuilder build; /* appends to the backward order; phase backward, origin = the forward node */
+    uint32_t *grad;  /* value id -> id of its summed gradient so far, or FG_NO_ID */
     const bool *wanted;    /* value id -> a gradient for it is of use */
     FG_VEC(uint32_t) late; /* internal to autodiff */
 } FgGradCx;
@@ -62,8 +64,9 @@ typedef bool FgGradFn(FgGradCx *cx, const FgNode *node);
 uint32_t fg_grad_of(const FgGradCx *cx, uint32_t value);
 /* True when an operand wants a gradient (false for FG_NO_ID). */
 bool fg_grad_wanted(const FgGradCx *cx, uint32_t value);
-/* Adds a contribution: the first is taken as it is, the next ones are summed by `add` in the value's dtype. A
- * parameter's contributions become `grad` nodes instead, in the order of the calls. */
+/* Adds a contribution: the first is taken as it is, the next ones are summed by `add` in the
+ * value's dtype. A parameter's contributions become `grad` nodes instead, in the order of the
+ * calls. */
 void fg_grad_add(FgGradCx *cx, uint32_t value, uint32_t contribution);
 
 typedef struct FgOpInfo {

@@ -13,7 +13,7 @@ typedef struct FgType {
     const int64_t *dims; /* rank entries, each >= 1 */
 } FgType;
 
-const char *fg_dtype_name(FgDtype dtype); /* "f32", "bf16", ... as printed in IR */
+const char *fg_dtype_name(FgDtype dtype);            /* "f32", "bf16", ... as printed in IR */
 bool fg_dtype_parse(const char *name, FgDtype *out); /* also "fp32", "float32", "bfloat16", ... */
 uint32_t fg_dtype_bytes(FgDtype dtype);
 bool fg_dtype_is_float(FgDtype dtype);

@@ -1,8 +1,10 @@
 /* bucket: parameters become views of flat buckets; states appear.
  *
- * graph -> dist. Each bucket of the plan is laid out flat (parameters aligned, padded to a multiple of the ranks). At the head of the
- * function one `gather` a bucket makes the whole available and a `view` a parameter names its part; `shard` replaces these by the
- * plan's intervals. Inputs, per-step scalars, loss, norm and workspace become states; `loss_seed` becomes a view of the scalars.
+ * graph -> dist. Each bucket of the plan is laid out flat (parameters aligned, padded to a multiple
+ * of the ranks). At the head of the function one `gather` a bucket makes the whole available and a
+ * `view` a parameter names its part; `shard` replaces these by the plan's intervals. Inputs,
+ * per-step scalars, loss, norm and workspace become states; `loss_seed` becomes a view of the
+ * scalars.
  *
  *   %y = linear %x, @w          %b = gather %b_shard
  *                        ->     %w = view %b            in %b+0
@@ -12,8 +14,8 @@
 
 #include <string.h>
 
-#define SCALARS 32 /* FG_RT_SCALARS: two sets of 16 */
-#define SEED_SLOT 0 /* FG_RT_S_SEED of the current set */
+#define SCALARS 32    /* FG_RT_SCALARS: two sets of 16 */
+#define SEED_SLOT 0   /* FG_RT_S_SEED of the current set */
 #define NORM_LIMBS 24 /* FG_RT_NORM_LIMBS */
 
 typedef struct Cx {
@@ -32,8 +34,8 @@ static const FgType *flat(FgModule *m, FgDtype dtype, uint64_t n)
     return fg_type(m, dtype, 1, &dim);
 }
 
-static uint32_t bucket_state(Cx *cx, const char *bucket, const char *what, FgDtype dtype, uint64_t n,
-                             FgRole role, uint32_t index, FgMemClass mem)
+static uint32_t bucket_state(Cx *cx, const char *bucket, const char *what, FgDtype dtype,
+                             uint64_t n, FgRole role, uint32_t index, FgMemClass mem)
 {
     const char *name = fg_arena_printf(cx->m->arena, "%s.%s", bucket, what);
     return fg_add_state(cx->m, name, flat(cx->m, dtype, n), role, index, mem);
@@ -48,9 +50,12 @@ static void add_states(Cx *cx, uint32_t index, FgBucket *b)
     if (!b->trainable)
         return;
     if (b->dtype != FG_F32)
-        b->master = bucket_state(cx, b->name, "master", FG_F32, n, FG_ROLE_MASTER, index, FG_MEM_MASTER);
-    b->moment1 = bucket_state(cx, b->name, "m", FG_F32, n, FG_ROLE_MOMENT1, index, FG_MEM_OPTIMIZER);
-    b->moment2 = bucket_state(cx, b->name, "v", FG_F32, n, FG_ROLE_MOMENT2, index, FG_MEM_OPTIMIZER);
+        b->master =
+            bucket_state(cx, b->name, "master", FG_F32, n, FG_ROLE_MASTER, index, FG_MEM_MASTER);
+    b->moment1 =
+        bucket_state(cx, b->name, "m", FG_F32, n, FG_ROLE_MOMENT1, index, FG_MEM_OPTIMIZER);
+    b->moment2 =
+        bucket_state(cx, b->name, "v", FG_F32, n, FG_ROLE_MOMENT2, index, FG_MEM_OPTIMIZER);
     b->grad_shard = bucket_state(cx, b->name, "grad", cx->m->numerics.shard, n, FG_ROLE_GRAD_SHARD,
                                  index, FG_MEM_GRADIENTS);
 }
@@ -110,12 +115,13 @@ static void add_module_states(Cx *cx)
         v->index = i;
         v->mem = FG_MEM_INPUTS;
     }
-    cx->scalars = fg_add_state(m, "scalars", flat(m, FG_F32, SCALARS), FG_ROLE_SCALARS, 0, FG_MEM_CONSTANTS);
+    cx->scalars =
+        fg_add_state(m, "scalars", flat(m, FG_F32, SCALARS), FG_ROLE_SCALARS, 0, FG_MEM_CONSTANTS);
     fg_add_state(m, "loss_sum", fg_type(m, FG_F64, 0, NULL), FG_ROLE_LOSS, 0, FG_MEM_CONSTANTS);
     if (cx->any_gradient)
         fg_add_state(m, "norm", flat(m, FG_I64, NORM_LIMBS), FG_ROLE_NORM, 0, FG_MEM_CONSTANTS);
-    fg_add_state(m, "workspace", flat(m, FG_F32, cx->machine->workspace_bytes / 4), FG_ROLE_WORKSPACE, 0,
-                 FG_MEM_WORKSPACE);
+    fg_add_state(m, "workspace", flat(m, FG_F32, cx->machine->workspace_bytes / 4),
+                 FG_ROLE_WORKSPACE, 0, FG_MEM_WORKSPACE);
 }
 
 /* loss_seed has no memory of its own: it is one of the step's scalars. */
@@ -161,7 +167,8 @@ static bool check_plan(const FgModule *m)
         for (uint32_t k = 0; k < b->n_params; k++)
             if (b->params[k] >= m->params.len || m->params.data[b->params[k]].value == FG_NO_ID) {
                 fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
-                        "bucket @%s names parameter %u, which the graph does not read", b->name, b->params[k]);
+                        "bucket @%s names parameter %u, which the graph does not read", b->name,
+                        b->params[k]);
                 return false;
             }
     }

@@ -1,7 +1,8 @@
-/* compile: graph passes once, then the search over plans, then the chosen plan lowered under the manager and proved.
+/* compile: graph passes once, then the search over plans, then the chosen plan lowered under the
+ * manager and proved.
  *
- * The floor is the least packed peak of the fixed plans, found without looking at the budget; nothing fits below it and
- * something fits at it, by construction.
+ * The floor is the least packed peak of the fixed plans, found without looking at the budget;
+ * nothing fits below it and something fits at it, by construction.
  */
 #include "passes/compile.h"
 
@@ -36,7 +37,8 @@ static void add_times(FgSearch *s, const FgPassManager *pm)
         add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
 }
 
-bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *out, FgModule **out_module)
+bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *out,
+                        FgModule **out_module)
 {
     FgArena *arena = keep ? keep : fg_arena_new();
     FgModule *m = fg_module_clone(s->graph, arena);
@@ -82,7 +84,8 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-/* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the search. */
+/* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the
+ * search. */
 static bool prepare(Compile *c)
 {
     FgModule *m = fg_module_clone(c->graph, c->arena);
@@ -110,11 +113,13 @@ static uint64_t memory_for(const Compile *c, uint64_t peak)
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
-/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit. */
+/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
+ */
 static bool choose(Compile *c, FgEvaluation *chosen)
 {
     const FgEvaluation *zero3 = &c->fixed[0], *minimum = &c->fixed[1];
-    const FgEvaluation *least = zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
+    const FgEvaluation *least =
+        zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
     uint64_t budget = c->out->budget_bytes;
     if (c->options->schedule == FG_SCHEDULE_ZERO3)
         *chosen = *zero3;
@@ -164,13 +169,14 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     return proved;
 }
 
-bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine, const FgNumerics *numerics,
-                const FgCompileOptions *options, FgCompiled *out)
+bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
+                const FgNumerics *numerics, const FgCompileOptions *options, FgCompiled *out)
 {
     memset(out, 0, sizeof *out);
     Compile c = {.arena = arena, .options = options, .out = out};
     c.search = (FgSearch){.arena = arena, .machine = machine};
-    out->memory_bytes = options->memory_bytes == UINT64_MAX ? machine->memory_bytes : options->memory_bytes;
+    out->memory_bytes =
+        options->memory_bytes == UINT64_MAX ? machine->memory_bytes : options->memory_bytes;
     out->reserved_bytes = machine->reserved_bytes;
     out->budget_bytes =
         out->memory_bytes > out->reserved_bytes ? out->memory_bytes - out->reserved_bytes : 0;

@@ -1,5 +1,5 @@
-/* From a verified graph module to the best schedule: the pure lowering (graph, numerics, machine, plan) -> sched, the ledger,
- * the simulator, and the search over plans. */
+/* From a verified graph module to the best schedule: the pure lowering (graph, numerics, machine,
+ * plan) -> sched, the ledger, the simulator, and the search over plans. */
 #ifndef FG_PASSES_COMPILE_H
 #define FG_PASSES_COMPILE_H
 
@@ -7,23 +7,24 @@
 
 /* ---- ledger: bytes over time by class (passes/liveness.c) ---- */
 typedef struct FgLedger {
-    uint64_t peak_bytes;  /* states + arena: what the plan takes */
+    uint64_t peak_bytes;                 /* states + arena: what the plan takes */
     uint64_t by_class[FG_N_MEM_CLASSES]; /* at the peak */
     uint64_t unused_bytes;               /* arena bytes that are free at the peak: placement loss */
     uint64_t arena_bytes, arena_bound_bytes; /* placed, and the most that is live at once */
-    uint32_t peak_node; /* where the most is live */
-    const char *peak_phase; /* "backward layers.15": for people */
+    uint32_t peak_node;                      /* where the most is live */
+    const char *peak_phase;                  /* "backward layers.15": for people */
 } FgLedger;
 
 /* ---- simulation (passes/simulate.c) ---- */
 typedef struct FgSim {
     double step_us;
-    double bound_us;           /* no schedule of these nodes is faster: the longest engine or dependency path */
-    const char *bound_engine;  /* "compute", "gather", "reduce", "dependencies" */
+    double
+        bound_us; /* no schedule of these nodes is faster: the longest engine or dependency path */
+    const char *bound_engine; /* "compute", "gather", "reduce", "dependencies" */
     double busy_us[FG_N_STREAMS];
     double exposed_gather_us, exposed_reduce_us; /* time compute stands still for them */
-    uint32_t gathers;          /* a step, all micro-steps */
-    uint64_t gather_bytes;     /* received whole, a step */
+    uint32_t gathers;                            /* a step, all micro-steps */
+    uint64_t gather_bytes;                       /* received whole, a step */
 } FgSim;
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;
@@ -38,24 +39,26 @@ typedef struct FgCompileOptions {
 } FgCompileOptions;
 
 typedef struct FgCompiled {
-    FgModule *module; /* sched level; NULL when nothing fits (then `fits` is false and the figures below are of the
-                         fixed plan with the least packed peak) */
+    FgModule *module; /* sched level; NULL when nothing fits (then `fits` is false and the figures
+                         below are of the fixed plan with the least packed peak) */
     bool fits;
     uint64_t memory_bytes, reserved_bytes, budget_bytes;
     uint64_t smallest_memory_bytes; /* reserved + floor, rounded up to 1 MiB: to give as --memory */
     FgLedger ledger;
     FgSim sim;
-    uint32_t plans_tried, kept, regathered; /* buckets kept gathered from forward to backward; gathered more often than twice or in
-                                               more intervals than zero3's for the same uses */
-    uint32_t waits, reuses;         /* wait edges, and address reuses they order */
+    uint32_t plans_tried, kept,
+        regathered; /* buckets kept gathered from forward to backward; gathered more often than
+                       twice or in more intervals than zero3's for the same uses */
+    uint32_t waits, reuses; /* wait edges, and address reuses they order */
     uint64_t fingerprint;
     FG_VEC(FgPassTime) times; /* summed by pass over all plans, and "search", "simulate", "check" */
 } FgCompiled;
 
-/* `graph`: level graph, before autodiff, with ranks 0; it is not changed. False after errors in its diagnostics (a plan that does not
- * fit is no error: out->fits says so). Everything returned lives in `arena`. */
-bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine, const FgNumerics *numerics,
-                const FgCompileOptions *options, FgCompiled *out);
+/* `graph`: level graph, before autodiff, with ranks 0; it is not changed. False after errors in its
+ * diagnostics (a plan that does not fit is no error: out->fits says so). Everything returned lives
+ * in `arena`. */
+bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
+                const FgNumerics *numerics, const FgCompileOptions *options, FgCompiled *out);
 
 /* The pieces, for tools and tests. */
 void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
@@ -63,8 +66,9 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
 
-/* The proof (passes/check.c): shares no code with the passes that made the schedule. Reports every violation it finds (at most 20) as
- * FG_D_NOT_PROVED and returns false. `budget` bounds state_bytes + arena_bytes. */
+/* The proof (passes/check.c): shares no code with the passes that made the schedule. Reports every
+ * violation it finds (at most 20) as FG_D_NOT_PROVED and returns false. `budget` bounds state_bytes
+ * + arena_bytes. */
 typedef struct FgProof {
     uint32_t nodes, gathers, waits, reuses; /* what was shown, for the summary */
 } FgProof;

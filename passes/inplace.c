@@ -1,8 +1,8 @@
 /* inplace: a result takes the memory of an operand that ends there.
  *
- * sched -> sched. For element-by-element ops (FG_OPF_INPLACE) whose operand 0 (either one where the op commutes) is an activation with
- * memory of its own, read for the last time by this node, and as large as the result. The last access in issue order counts, over every
- * name of the memory.
+ * sched -> sched. For element-by-element ops (FG_OPF_INPLACE) whose operand 0 (either one where the
+ * op commutes) is an activation with memory of its own, read for the last time by this node, and as
+ * large as the result. The last access in issue order counts, over every name of the memory.
  *
  *   %y = silu %x        ->   %y = silu %x        in %x+0
  */
@@ -22,7 +22,8 @@ static void find_last_access(const FgModule *m, const FgIdVec *order, uint32_t *
     }
 }
 
-/* Another operand that names the same memory in another way (a broadcast row of it) forbids writing over it. */
+/* Another operand that names the same memory in another way (a broadcast row of it) forbids writing
+ * over it. */
 static bool has_other_name(const FgModule *m, const FgNode *node, uint32_t operand)
 {
     for (uint32_t k = 0; k < node->n_operands; k++) {
@@ -33,19 +34,22 @@ static bool has_other_name(const FgModule *m, const FgNode *node, uint32_t opera
     return false;
 }
 
-static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, const uint32_t *last, uint32_t at)
+static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, const uint32_t *last,
+                     uint32_t at)
 {
     if (operand == FG_NO_ID)
         return false;
     const FgValue *x = &m->values.data[operand], *root = &m->values.data[x->root];
     const FgValue *y = &m->values.data[node->results[0]];
-    return root->kind == FG_VALUE_RESULT && root->mem == FG_MEM_ACTIVATIONS && x->root_offset == 0 &&
-           y->root == y->id && last[x->root] == at && !has_other_name(m, node, operand) &&
+    return root->kind == FG_VALUE_RESULT && root->mem == FG_MEM_ACTIVATIONS &&
+           x->root_offset == 0 && y->root == y->id && last[x->root] == at &&
+           !has_other_name(m, node, operand) &&
            fg_type_bytes(root->type) == fg_type_bytes(y->type) &&
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
 }
 
-/* Views made earlier in the order name the old root: every value that lies in `from` moves to `to`. */
+/* Views made earlier in the order name the old root: every value that lies in `from` moves to `to`.
+ */
 static void move_names(FgModule *m, const FgIdVec *order, uint32_t at, uint32_t from, uint32_t to)
 {
     for (uint32_t i = at; i < order->len; i++) {

@@ -14,8 +14,8 @@ bool fg_node_updates(const FgNode *node)
     return false;
 }
 
-uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n, uint32_t ranks,
-                          uint64_t *out_offsets)
+uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
+                          uint32_t ranks, uint64_t *out_offsets)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < n; i++) {

@@ -31,20 +31,22 @@ static inline bool fg_node_is_compute(const FgNode *node)
 /* True when the node reads what its results held before. */
 bool fg_node_updates(const FgNode *node);
 
-/* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is not touched) and the
- * padded total. */
-uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n, uint32_t ranks,
-                          uint64_t *out_offsets);
+/* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
+ * not touched) and the padded total. */
+uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
+                          uint32_t ranks, uint64_t *out_offsets);
 
-/* Whole trainable parameters are those that a gradient reaches: the others have no state. `out[param]`. */
+/* Whole trainable parameters are those that a gradient reaches: the others have no state.
+ * `out[param]`. */
 void fg_params_with_gradient(const FgModule *graph, bool *out);
 
-/* Value -> parameter whose memory it names (parameters themselves and views of them), or FG_NO_ID. Graph level. */
+/* Value -> parameter whose memory it names (parameters themselves and views of them), or FG_NO_ID.
+ * Graph level. */
 uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
 
 /* ---- plans (passes/plan.c) ---- */
-/* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph level with the recompute
- * applied; the plan lives in the module's arena. */
+/* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph
+ * level with the recompute applied; the plan lives in the module's arena. */
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
 
@@ -55,8 +57,9 @@ typedef struct FgPackItem {
     uint64_t offset;     /* out */
 } FgPackItem;
 
-/* Places items so that two that live at the same time do not overlap, aligned to FG_ALIGN_BYTES; returns the arena's size. `effort`
- * bounds the orders tried (at least 1); it stops early at `bound`, which no placement can beat. */
+/* Places items so that two that live at the same time do not overlap, aligned to FG_ALIGN_BYTES;
+ * returns the arena's size. `effort` bounds the orders tried (at least 1); it stops early at
+ * `bound`, which no placement can beat. */
 uint64_t fg_pack(FgArena *scratch, FgPackItem *items, uint32_t n, uint64_t bound, uint32_t effort);
 
 #endif

@@ -62,8 +62,8 @@ static bool parse_pipeline(FgPassManager *pm, FgModule *module, const char *text
         Step step = {find_pass(name), option, rest};
         if (!step.pass) {
             const char *near = fg_closest(name, names, FG_N_PASSES);
-            fg_diag(module->diags, FG_NOWHERE, FG_D_UNKNOWN_PASS, "there is no pass '%s'%s%s%s", name,
-                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+            fg_diag(module->diags, FG_NOWHERE, FG_D_UNKNOWN_PASS, "there is no pass '%s'%s%s%s",
+                    name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
             return false;
         }
         fg_vec_push(pm->arena, steps, step);
@@ -79,7 +79,8 @@ static uint64_t text_hash(FgArena *arena, const FgModule *module)
     return fg_hash_bytes(buf.data, buf.len, 0);
 }
 
-static void write_dump(FgPassManager *pm, const FgModule *module, const char *file, const char *head)
+static void write_dump(FgPassManager *pm, const FgModule *module, const char *file,
+                       const char *head)
 {
     FgBuf buf;
     fg_buf_init(&buf, pm->arena);

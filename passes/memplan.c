@@ -1,8 +1,9 @@
 /* memplan: every value gets its address.
  *
- * sched -> sched. States that live always stand at the bottom, in table order. What lives and dies within a period (activations,
- * gathered buckets, gradient buffers, gradient shards) is packed above them into one arena by lifetime in issue order; a value that
- * lives round the period's cut wraps. Reusing an address may make one stream wait for another: `streams` adds those waits.
+ * sched -> sched. States that live always stand at the bottom, in table order. What lives and dies
+ * within a period (activations, gathered buckets, gradient buffers, gradient shards) is packed
+ * above them into one arena by lifetime in issue order; a value that lives round the period's cut
+ * wraps. Reusing an address may make one stream wait for another: `streams` adds those waits.
  */
 #include "passes/liveness.h"
 #include "passes/lower.h"
@@ -32,8 +33,10 @@ static void place_states(FgModule *m)
     m->state_bytes = at;
 }
 
-/* One item a value; a buffer written afresh several times a period has one address, so its stretches become one. */
-static FgPackItem *items_of(FgPassCx *cx, const FgIntervalVec *intervals, uint32_t *values, uint32_t *out_n)
+/* One item a value; a buffer written afresh several times a period has one address, so its
+ * stretches become one. */
+static FgPackItem *items_of(FgPassCx *cx, const FgIntervalVec *intervals, uint32_t *values,
+                            uint32_t *out_n)
 {
     FgPackItem *items = FG_NEW_ARRAY(cx->scratch, FgPackItem, intervals->len + 1);
     uint32_t *item_of = FG_NEW_ARRAY(cx->scratch, uint32_t, cx->module->values.len + 1), n = 0;

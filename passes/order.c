@@ -1,9 +1,11 @@
 /* order: streams, and the place of gathers and holds in the issue order.
  *
- * dist -> sched. Collectives and what follows a reduction (norm, AdamW) have streams of their own; everything else is compute. A gather
- * is issued `ahead` compute nodes before its first use, never before the bucket's release of an earlier interval or its update; several
- * at one place stand in order of need. A gradient buffer with `linger` is held that many compute nodes beyond the issue of its
- * reduction, so that its memory is not wanted before the reduction is likely to have read it.
+ * dist -> sched. Collectives and what follows a reduction (norm, AdamW) have streams of their own;
+ * everything else is compute. A gather is issued `ahead` compute nodes before its first use, never
+ * before the bucket's release of an earlier interval or its update; several at one place stand in
+ * order of need. A gradient buffer with `linger` is held that many compute nodes beyond the issue
+ * of its reduction, so that its memory is not wanted before the reduction is likely to have read
+ * it.
  */
 #include "passes/lower.h"
 
@@ -11,8 +13,9 @@
 #include <string.h>
 
 typedef struct Insert {
-    uint32_t before; /* compute node, counted from 0 in the function; the count itself: at the end */
-    uint32_t key;    /* order among those at one place */
+    uint32_t
+        before;   /* compute node, counted from 0 in the function; the count itself: at the end */
+    uint32_t key; /* order among those at one place */
     uint32_t node;
 } Insert;
 
@@ -68,7 +71,8 @@ static void plan_gather(Cx *cx, const FgNode *node, uint32_t first_use)
 
 static void plan_hold(Cx *cx, FgIdVec *unplaced, FgNode reduce, uint32_t n_compute, int64_t linger)
 {
-    FgBuilder build = {cx->m, unplaced, reduce.loc, reduce.name, reduce.phase, reduce.layer, reduce.id};
+    FgBuilder build = {cx->m,        unplaced,     reduce.loc, reduce.name,
+                       reduce.phase, reduce.layer, reduce.id};
     FgNode *node = fg_node_new(&build, FG_OP_hold, &reduce.operands[0], 1);
     node->bucket = reduce.bucket;
     Insert insert = {n_compute + (uint32_t)linger, 0, node->id};

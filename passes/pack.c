@@ -1,9 +1,10 @@
 /* pack: lifetimes and sizes -> addresses.
  *
- * First fit in an order of decreasing weight, for several weights (size, size x duration, duration), the best kept; then the order is
- * repaired: what ends highest is placed first in the next round, until the liveness bound is met or the effort is spent. Placing
- * an item scans those already placed by address, so a round costs O(n^2) simple steps; effort counts rounds, never time, so that
- * every machine gets the same addresses.
+ * First fit in an order of decreasing weight, for several weights (size, size x duration,
+ * duration), the best kept; then the order is repaired: what ends highest is placed first in the
+ * next round, until the liveness bound is met or the effort is spent. Placing an item scans those
+ * already placed by address, so a round costs O(n^2) simple steps; effort counts rounds, never
+ * time, so that every machine gets the same addresses.
  */
 #include "passes/lower.h"
 
@@ -102,7 +103,8 @@ static void sort_order(Packer *p, Sorted *sorted, uint32_t weight)
     for (uint32_t i = 0; i < p->n; i++) {
         const FgPackItem *x = &p->items[i];
         uint64_t d = duration(p, x);
-        /* 2^20 positions and 2^44 bytes fit the product; beyond it saturates, which only weakens the order */
+        /* 2^20 positions and 2^44 bytes fit the product; beyond it saturates, which only weakens
+         * the order */
         uint64_t area;
         if (__builtin_mul_overflow(x->bytes, d, &area))
             area = UINT64_MAX;

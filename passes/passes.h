@@ -1,8 +1,8 @@
-/* Passes and their manager. A pass changes a module in place from one level to the same or the next one; it reads its
- * levers from the module's plan and decides nothing that the plan states.
+/* Passes and their manager. A pass changes a module in place from one level to the same or the next
+ * one; it reads its levers from the module's plan and decides nothing that the plan states.
  *
- * The manager does everything common once: level check, timing, dumps, verification after each pass, comparison of the
- * reported "changed" with a hash of the text, a reproducer on failure. */
+ * The manager does everything common once: level check, timing, dumps, verification after each
+ * pass, comparison of the reported "changed" with a hash of the text, a reproducer on failure. */
 #ifndef FG_PASSES_PASSES_H
 #define FG_PASSES_PASSES_H
 
@@ -15,7 +15,7 @@ typedef struct FgPassCx {
     FgModule *module;
     FgArena *scratch; /* reset after each pass */
     const FgMachine *machine;
-    uint64_t budget;    /* bytes for states and arena; UINT64_MAX: unlimited. Only `check` reads it */
+    uint64_t budget; /* bytes for states and arena; UINT64_MAX: unlimited. Only `check` reads it */
     const char *option; /* text between braces after the pass's name in a pipeline, or "" */
 } FgPassCx;
 
@@ -50,17 +50,19 @@ typedef struct FgPassManager {
     FgArena *arena; /* for times, dumps and texts */
     const FgMachine *machine;
     uint64_t budget;
-    bool verify_each;     /* verify after every pass */
-    bool check_changed;   /* compare the reported result with a hash of the text */
-    const char *dump_dir; /* NULL, or where "NN-pass.fg" files go after each pass that changed something */
+    bool verify_each;   /* verify after every pass */
+    bool check_changed; /* compare the reported result with a hash of the text */
+    const char
+        *dump_dir; /* NULL, or where "NN-pass.fg" files go after each pass that changed something */
     const char *stop_after; /* NULL, or the pass after which the pipeline ends with success */
     FG_VEC(FgPassTime) times;
     uint32_t n_run;
-    bool stopped;         /* stop_after was reached */
+    bool stopped; /* stop_after was reached */
 } FgPassManager;
 
-/* Runs "canon,cse,plan{zero3},..."; false after errors in the module's diagnostics (then, with dump_dir, the IR before
- * the failing pass and the rest of the pipeline were written to "failed.fg"). */
+/* Runs "canon,cse,plan{zero3},..."; false after errors in the module's diagnostics (then, with
+ * dump_dir, the IR before the failing pass and the rest of the pipeline were written to
+ * "failed.fg"). */
 bool fg_run_passes(FgPassManager *manager, FgModule *module, const char *pipeline);
 
 /* The pipelines that the compiler runs. */

@@ -1,12 +1,15 @@
-/* Fixed plans: which parameters share a bucket, and gather/release intervals that gather at use and release after it.
+/* Fixed plans: which parameters share a bucket, and gather/release intervals that gather at use and
+ * release after it.
  *
- * Buckets. A layer's parameters (all uses in one iteration of a `repeat`) share a bucket; a parameter outside layers, or used by
- * several of them, has one of its own unless it is small beside the largest (a final norm beside an embedding): then it joins the
- * large one that is used next. Buckets are alike in dtype and in whether a gradient reaches their parameters.
+ * Buckets. A layer's parameters (all uses in one iteration of a `repeat`) share a bucket; a
+ * parameter outside layers, or used by several of them, has one of its own unless it is small
+ * beside the largest (a final norm beside an embedding): then it joins the large one that is used
+ * next. Buckets are alike in dtype and in whether a gradient reaches their parameters.
  *
- * Intervals. Uses of a bucket are cut where a bucket of another group (another layer, another global bucket) is used between them:
- * a tied embedding is gathered for the lookup, released, and gathered again for the head; a layer once for its forward and once for
- * its backward (recomputation included).
+ * Intervals. Uses of a bucket are cut where a bucket of another group (another layer, another
+ * global bucket) is used between them: a tied embedding is gathered for the lookup, released, and
+ * gathered again for the head; a layer once for its forward and once for its backward
+ * (recomputation included).
  *
  * Cost: linear in nodes, times the buckets for small globals. */
 #include "passes/lower.h"
@@ -29,10 +32,10 @@ typedef struct Buckets {
     FgArena *scratch;
     FgPlan *plan;
     ParamFacts *facts;
-    uint32_t *base;     /* value -> parameter */
-    uint32_t *by_use;   /* used parameters by first use */
+    uint32_t *base;   /* value -> parameter */
+    uint32_t *by_use; /* used parameters by first use */
     uint32_t n_used;
-    uint32_t *bucket;   /* parameter -> bucket */
+    uint32_t *bucket; /* parameter -> bucket */
     FG_VEC(FgIdVec) members;
     FG_VEC(int32_t) layers; /* bucket -> layer or -1 */
 } Buckets;
@@ -166,10 +169,10 @@ static const char *bucket_name(const Buckets *b, uint32_t bucket)
     if (b->layers.data[bucket] < 0)
         return b->graph->params.data[p].name;
     const char *kind = b->facts[p].gradient ? "" : ".frozen";
-    const char *pinned = b->graph->params.data[p].type->dtype == b->graph->numerics.compute
-                             ? ""
-                             : fg_arena_printf(arena, ".%s",
-                                               fg_dtype_name(b->graph->params.data[p].type->dtype));
+    const char *pinned =
+        b->graph->params.data[p].type->dtype == b->graph->numerics.compute
+            ? ""
+            : fg_arena_printf(arena, ".%s", fg_dtype_name(b->graph->params.data[p].type->dtype));
     return fg_arena_printf(arena, "layers.%d%s%s", (int)b->layers.data[bucket], kind, pinned);
 }
 
@@ -180,7 +183,8 @@ static void emit_buckets(Buckets *b)
         const FgIdVec *members = &b->members.data[k];
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
         memcpy(params, members->data, members->len * sizeof *params);
-        FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len, 0};
+        FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len,
+                               0};
         fg_vec_push(arena, &b->plan->buckets, bucket);
     }
 }
@@ -236,7 +240,8 @@ static void emit_intervals(Buckets *b)
     int64_t group = INT64_MIN;
     for (uint32_t i = 0; i < order->len; i++) {
         const FgNode *node = fg_node(b->graph, order->data[i]);
-        uint32_t used = FG_NO_ID; /* each bucket is used once by a node, however many of its parameters */
+        uint32_t used =
+            FG_NO_ID; /* each bucket is used once by a node, however many of its parameters */
         for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
             uint32_t v = node->operands[k], p = v == FG_NO_ID ? FG_NO_ID : b->base[v];
             if (p == FG_NO_ID || b->bucket[p] == used)
@@ -286,8 +291,8 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
     return copy;
 }
 
-/* plan{zero3}, plan{minimum}, each with ",full" or ",none" for recomputation. Uses are numbered after the recompute, which the
- * pass of that name applies later: it is applied to a copy here. */
+/* plan{zero3}, plan{minimum}, each with ",full" or ",none" for recomputation. Uses are numbered
+ * after the recompute, which the pass of that name applies later: it is applied to a copy here. */
 FgPassResult fg_pass_plan(FgPassCx *cx)
 {
     const char *comma = strchr(cx->option, ',');

@@ -1,8 +1,9 @@
 /* reduce: gradients are written into one flat buffer a bucket, and reduced once complete.
  *
- * dist -> dist. A gradient op that can (FG_OPF_ACCUMULATE) writes straight into its parameter's place in the buffer: the first
- * contribution writes, later ones (a tied weight) add in the wire dtype. What no op can write in place is copied by `grad_write`. The
- * buffer begins before its first contribution and is reduced right after its last.
+ * dist -> dist. A gradient op that can (FG_OPF_ACCUMULATE) writes straight into its parameter's
+ * place in the buffer: the first contribution writes, later ones (a tied weight) add in the wire
+ * dtype. What no op can write in place is copied by `grad_write`. The buffer begins before its
+ * first contribution and is reduced right after its last.
  *
  *   %dw = linear_dw %x, %dy           %g  = grad_buffer
  *   grad %dw {param = 3}         ->   %dw = linear_dw %x, %dy         in %g+256
@@ -16,11 +17,11 @@ typedef struct Cx {
     FgModule *m;
     FgArena *scratch;
     FgIdVec order;
-    uint32_t *target;   /* value -> parameter whose gradient its node writes in place, or FG_NO_ID */
-    uint32_t *n_uses;   /* of values */
-    uint32_t *left;     /* bucket -> contributions still to come */
-    uint32_t *buffer;   /* bucket -> open gradient buffer, or FG_NO_ID */
-    bool *written;      /* parameter -> has a contribution */
+    uint32_t *target; /* value -> parameter whose gradient its node writes in place, or FG_NO_ID */
+    uint32_t *n_uses; /* of values */
+    uint32_t *left;   /* bucket -> contributions still to come */
+    uint32_t *buffer; /* bucket -> open gradient buffer, or FG_NO_ID */
+    bool *written;    /* parameter -> has a contribution */
 } Cx;
 
 static bool writes_in_place(const Cx *cx, uint32_t value, const FgParam *param)
@@ -154,8 +155,8 @@ FgPassResult fg_pass_reduce(FgPassCx *pass)
         else
             copy_node(&cx, old.data[i]);
     }
-    bool changed = cx.order.len != old.len ||
-                   memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
+    bool changed =
+        cx.order.len != old.len || memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
     fg_func(m, "step")->order = cx.order;
     return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

@@ -1,13 +1,15 @@
 /* search: the plan that is fastest and fits.
  *
- * Levers are set by a model of time on the compute stream (each node at its own cost, nothing in its way):
- *   ahead   walking backwards, a gather must finish when it is needed and before the next one on the link starts; it is issued at the
- *           latest compute node that leaves it that long (as late as still hides it);
- *   linger  walking forwards, a reduction starts when its gradients are complete and the link is free; its buffer is held until then;
- *   keep    a bucket whose next interval comes soon stays gathered, nearest pairs first.
- * Candidates are combinations of a few slacks and numbers of kept buckets. Where one does not fit, what is early at its peak is taken back
- * until it does: prefetches of the latest needs first, then holds, then keeps. Each candidate is lowered and simulated; the fixed plans
- * are candidates too, so the result is never worse than they are. Effort is bounded by counts.
+ * Levers are set by a model of time on the compute stream (each node at its own cost, nothing in
+ * its way): ahead   walking backwards, a gather must finish when it is needed and before the next
+ * one on the link starts; it is issued at the latest compute node that leaves it that long (as late
+ * as still hides it); linger  walking forwards, a reduction starts when its gradients are complete
+ * and the link is free; its buffer is held until then; keep    a bucket whose next interval comes
+ * soon stays gathered, nearest pairs first. Candidates are combinations of a few slacks and numbers
+ * of kept buckets. Where one does not fit, what is early at its peak is taken back until it does:
+ * prefetches of the latest needs first, then holds, then keeps. Each candidate is lowered and
+ * simulated; the fixed plans are candidates too, so the result is never worse than they are. Effort
+ * is bounded by counts.
  */
 #include "passes/search.h"
 
@@ -18,9 +20,9 @@
 
 /* ---- the model of time ---- */
 typedef struct GatherSite {
-    uint32_t gather;  /* of the base plan */
-    uint32_t use;     /* compute node of the first use */
-    uint32_t end;     /* compute node after the last use */
+    uint32_t gather; /* of the base plan */
+    uint32_t use;    /* compute node of the first use */
+    uint32_t end;    /* compute node after the last use */
     double seconds;
     uint64_t bytes;
 } GatherSite;
@@ -34,7 +36,7 @@ typedef struct ReduceSite {
 } ReduceSite;
 
 typedef struct Model {
-    FG_VEC(double) start; /* compute node -> time; one more entry: the end */
+    FG_VEC(double) start;       /* compute node -> time; one more entry: the end */
     FG_VEC(GatherSite) gathers; /* in order of need */
     FG_VEC(ReduceSite) reduces; /* in order */
 } Model;
@@ -50,8 +52,8 @@ static uint64_t value_bytes(const FgModule *m, uint32_t v)
     return fg_type_bytes(m->values.data[v].type);
 }
 
-static void model_collective(FgSearch *s, const FgModule *m, const FgNode *node, Model *model, uint32_t compute,
-                             uint32_t *seen)
+static void model_collective(FgSearch *s, const FgModule *m, const FgNode *node, Model *model,
+                             uint32_t compute, uint32_t *seen)
 {
     double seconds = fg_node_seconds(m, s->machine, node);
     if (node->op == FG_OP_gather) {
@@ -59,7 +61,8 @@ static void model_collective(FgSearch *s, const FgModule *m, const FgNode *node,
         while (m->plan->gathers.data[first].bucket != node->bucket)
             first++;
         GatherSite site = {first + seen[node->bucket]++, compute, compute,
-                           seconds / s->machine->gather_beside_compute, value_bytes(m, node->results[0])};
+                           seconds / s->machine->gather_beside_compute,
+                           value_bytes(m, node->results[0])};
         fg_vec_push(s->arena, &model->gathers, site);
     } else if (node->op == FG_OP_reduce_scatter) {
         ReduceSite site = {node->bucket, compute, seconds / s->machine->reduce_beside_compute, 0,
@@ -82,7 +85,8 @@ static void build_model(FgSearch *s, const FgModule *m, Model *model)
             model_collective(s, m, node, model, model->start.len, seen);
         } else if (node->op == FG_OP_release) {
             for (uint32_t k = model->gathers.len; k > 0; k--)
-                if (m->plan->gathers.data[model->gathers.data[k - 1].gather].bucket == node->bucket) {
+                if (m->plan->gathers.data[model->gathers.data[k - 1].gather].bucket ==
+                    node->bucket) {
                     model->gathers.data[k - 1].end = model->start.len;
                     break;
                 }
@@ -202,7 +206,8 @@ static void unkeep_pair(FgArena *arena, FgPlan *plan, const Pair *pair)
 {
     for (uint32_t i = 0; i < plan->gathers.len; i++) {
         FgPlanGather g = plan->gathers.data[i];
-        if (g.bucket != pair->bucket || g.first_use >= pair->next_use || g.last_use < pair->next_use)
+        if (g.bucket != pair->bucket || g.first_use >= pair->next_use ||
+            g.last_use < pair->next_use)
             continue;
         fg_vec_push(arena, &plan->gathers, g);
         FgPlanGather *at = &plan->gathers.data[i];
@@ -237,12 +242,14 @@ static uint32_t compute_index(const FgModule *m, uint32_t peak_node)
     return 0;
 }
 
-/* Takes back what is early at the peak until `excess` bytes are saved. Returns false when nothing is left to take back. */
-static bool take_back(FgSearch *s, FgPlan *plan, const FgPlan *base, const Model *model, const Pairs *pairs,
-                      uint32_t at, uint64_t excess)
+/* Takes back what is early at the peak until `excess` bytes are saved. Returns false when nothing
+ * is left to take back. */
+static bool take_back(FgSearch *s, FgPlan *plan, const FgPlan *base, const Model *model,
+                      const Pairs *pairs, uint32_t at, uint64_t excess)
 {
     uint64_t saved = 0;
-    for (uint32_t i = model->gathers.len; i > 0 && saved < excess; i--) { /* prefetches, latest need first */
+    for (uint32_t i = model->gathers.len; i > 0 && saved < excess;
+         i--) { /* prefetches, latest need first */
         const GatherSite *site = &model->gathers.data[i - 1];
         const FgPlanGather *b = &base->gathers.data[site->gather];
         FgPlanGather *g = gather_of_bucket_use(plan, b->bucket, b->first_use);
@@ -281,9 +288,10 @@ bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t
     return a->ledger.peak_bytes < b->ledger.peak_bytes;
 }
 
-/* Evaluates a candidate, repairing it until it fits or nothing is left to take back; *best is replaced by what is better. */
-static bool try_plan(FgSearch *s, FgPlan *plan, const FgPlan *base, const Model *model, const Pairs *pairs,
-                     FgEvaluation *best)
+/* Evaluates a candidate, repairing it until it fits or nothing is left to take back; *best is
+ * replaced by what is better. */
+static bool try_plan(FgSearch *s, FgPlan *plan, const FgPlan *base, const Model *model,
+                     const Pairs *pairs, FgEvaluation *best)
 {
     for (uint32_t i = 0; i <= MAX_REPAIRS; i++) {
         FgArena *arena = fg_arena_new();

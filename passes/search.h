@@ -7,8 +7,8 @@
 
 /* A plan lowered, measured by ledger and simulator. */
 typedef struct FgEvaluation {
-    FgPlan *plan;     /* in the search's arena */
-    FgLedger ledger;  /* text in the search's arena */
+    FgPlan *plan;    /* in the search's arena */
+    FgLedger ledger; /* text in the search's arena */
     FgSim sim;
 } FgEvaluation;
 
@@ -21,13 +21,16 @@ typedef struct FgSearch {
     FG_VEC(FgPassTime) times;
 } FgSearch;
 
-/* Lowers a copy of the graph by the plan. With `keep` the sched module is built in that arena and returned in *out_module,
- * otherwise it is thrown away. False after errors in the module's diagnostics. */
-bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluation *out, FgModule **out_module);
+/* Lowers a copy of the graph by the plan. With `keep` the sched module is built in that arena and
+ * returned in *out_module, otherwise it is thrown away. False after errors in the module's
+ * diagnostics. */
+bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluation *out,
+                        FgModule **out_module);
 
-/* The fastest plan that fits the budget. `fixed`: evaluations of the fixed plans, which are candidates too. False when nothing fits or
- * after errors. */
-bool fg_search_compiled(FgSearch *search, const FgEvaluation *fixed, uint32_t n_fixed, FgEvaluation *out);
+/* The fastest plan that fits the budget. `fixed`: evaluations of the fixed plans, which are
+ * candidates too. False when nothing fits or after errors. */
+bool fg_search_compiled(FgSearch *search, const FgEvaluation *fixed, uint32_t n_fixed,
+                        FgEvaluation *out);
 
 /* fit first, then time, then memory. */
 bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget);

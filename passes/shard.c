@@ -1,9 +1,10 @@
 /* shard: gathers and releases each bucket around the intervals of the plan.
  *
- * dist -> dist. `bucket` left one gather a bucket at the head of the function. This pass numbers the uses of each bucket, opens the
- * plan's interval before its first use (a new gather, and views of the parameters that are used in it) and closes it after its last
- * (a release). Views of parameters (a reshaped weight) are made again inside each interval. A bucket may have any number of intervals:
- * a weight used early and late is gathered twice rather than kept.
+ * dist -> dist. `bucket` left one gather a bucket at the head of the function. This pass numbers
+ * the uses of each bucket, opens the plan's interval before its first use (a new gather, and views
+ * of the parameters that are used in it) and closes it after its last (a release). Views of
+ * parameters (a reshaped weight) are made again inside each interval. A bucket may have any number
+ * of intervals: a weight used early and late is gathered twice rather than kept.
  *
  *   %b = gather %s              %b1 = gather %s ... uses 0-1 ... release %b1
  *   ... uses 0-1 ... use 2  ->  ...
@@ -16,8 +17,9 @@
 typedef struct Track {
     uint32_t head_gather; /* value of the gather at the head */
     uint32_t next_use;
-    uint32_t plan_at, plan_end; /* the plan's gathers of this bucket: [plan_at, plan_end) are still to come */
-    uint32_t open; /* gathered value of the open interval, or FG_NO_ID */
+    uint32_t plan_at,
+        plan_end;    /* the plan's gathers of this bucket: [plan_at, plan_end) are still to come */
+    uint32_t open;   /* gathered value of the open interval, or FG_NO_ID */
     uint32_t serial; /* of the open interval, over all buckets; from 1 */
 } Track;
 
@@ -53,8 +55,9 @@ static void open_interval(Cx *cx, uint32_t bucket, const FgNode *use)
     Track *t = &cx->tracks[bucket];
     const FgBucket *b = &m->buckets.data[bucket];
     if (t->plan_at == t->plan_end || m->plan->gathers.data[t->plan_at].first_use != t->next_use) {
-        fg_diag(m->diags, use->loc, FG_D_BAD_PLAN, "the plan gathers @%s for no interval with use %u (%s)",
-                b->name, t->next_use, use->name);
+        fg_diag(m->diags, use->loc, FG_D_BAD_PLAN,
+                "the plan gathers @%s for no interval with use %u (%s)", b->name, t->next_use,
+                use->name);
         cx->failed = true;
         return;
     }
@@ -71,7 +74,7 @@ static void close_interval(Cx *cx, uint32_t bucket, uint32_t use_node)
 {
     Track *t = &cx->tracks[bucket];
     const FgNode *use = fg_node(cx->m, use_node);
-    FgBuilder build = {cx->m, &cx->order, use->loc, cx->m->buckets.data[bucket].name,
+    FgBuilder build = {cx->m,      &cx->order, use->loc, cx->m->buckets.data[bucket].name,
                        use->phase, use->layer, FG_NO_ID};
     FgNode *node = fg_node_new(&build, FG_OP_release, &t->open, 1);
     node->bucket = bucket;
@@ -80,7 +83,8 @@ static void close_interval(Cx *cx, uint32_t bucket, uint32_t use_node)
     t->plan_at++;
 }
 
-/* The copy of `value` (a parameter's view, or a view of one) that lies in the open interval of its bucket. */
+/* The copy of `value` (a parameter's view, or a view of one) that lies in the open interval of its
+ * bucket. */
 static uint32_t materialise(Cx *cx, uint32_t value)
 {
     FgModule *m = cx->m;
@@ -95,7 +99,8 @@ static uint32_t materialise(Cx *cx, uint32_t value)
     uint32_t copy = fg_add_value(m, old.name, old.type);
     FgValue *v = fg_value(m, copy);
     v->root = t->open;
-    v->root_offset = old.root == t->head_gather ? old.root_offset : fg_value(m, operand)->root_offset;
+    v->root_offset =
+        old.root == t->head_gather ? old.root_offset : fg_value(m, operand)->root_offset;
     v->mem = FG_MEM_GATHERED;
     FgBuilder build = {m, &cx->order, def.loc, def.name, def.phase, def.layer, def.id};
     FgNode *node = fg_node_new(&build, def.op, &operand, 1);
@@ -160,8 +165,10 @@ static bool check_plan(const FgModule *m)
                   (!last || last->bucket < g->bucket ||
                    (last->bucket == g->bucket && last->last_use < g->first_use));
         if (!ok) {
-            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
-                    "gather %u of the plan is out of order or out of range (sort by bucket, then use)", i);
+            fg_diag(
+                m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                "gather %u of the plan is out of order or out of range (sort by bucket, then use)",
+                i);
             return false;
         }
         last = g;
@@ -185,14 +192,15 @@ FgPassResult fg_pass_shard(FgPassCx *pass)
     find_head_values(&cx, &old);
     for (uint32_t i = 0; i < old.len && !cx.failed; i++) {
         const FgNode *node = fg_node(m, old.data[i]);
-        bool dropped = node->op == FG_OP_gather ||
-                       (fg_op_has(node->op, FG_OPF_VIEW) && cx.bucket_of[node->results[0]] != FG_NO_ID);
+        bool dropped = node->op == FG_OP_gather || (fg_op_has(node->op, FG_OPF_VIEW) &&
+                                                    cx.bucket_of[node->results[0]] != FG_NO_ID);
         if (!dropped)
             use_node(&cx, old.data[i]);
     }
     for (uint32_t b = 0; b < m->buckets.len && !cx.failed; b++)
         if (cx.tracks[b].open != FG_NO_ID) {
-            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN, "the plan never releases @%s", m->buckets.data[b].name);
+            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN, "the plan never releases @%s",
+                    m->buckets.data[b].name);
             cx.failed = true;
         }
     fg_func(m, "step")->order = cx.order;

@@ -1,10 +1,11 @@
 /* streams: the fewest waits that order all conflicting accesses.
  *
- * sched -> sched, after memplan. The order is walked with a map of the memory: for each byte range the last writer and the last
- * reader of each stream since. A node must follow the last writer of what it reads, and the last writer and readers of what it
- * writes; on its own stream program order does that, on another a wait must. Since addresses are what is compared, data dependencies and
- * the reuse of an address are one case. Vector clocks drop every wait that another one implies. All streams join at the end of a
- * function, so each starts with a clean map.
+ * sched -> sched, after memplan. The order is walked with a map of the memory: for each byte range
+ * the last writer and the last reader of each stream since. A node must follow the last writer of
+ * what it reads, and the last writer and readers of what it writes; on its own stream program order
+ * does that, on another a wait must. Since addresses are what is compared, data dependencies and
+ * the reuse of an address are one case. Vector clocks drop every wait that another one implies. All
+ * streams join at the end of a function, so each starts with a clean map.
  *
  * Cost: O(accesses x ranges touched); the map is a sorted array.
  */
@@ -16,8 +17,8 @@
 
 typedef struct Range {
     uint64_t begin, end;
-    uint32_t writer;                /* position, or NEVER */
-    uint32_t reader[FG_N_STREAMS];  /* last position on each stream since the write */
+    uint32_t writer;               /* position, or NEVER */
+    uint32_t reader[FG_N_STREAMS]; /* last position on each stream since the write */
 } Range;
 
 typedef struct Clock {
@@ -114,8 +115,10 @@ static void mark_read(Cx *cx, uint64_t begin, uint64_t end, uint32_t position, F
     uint64_t at = begin;
     uint32_t i = find(cx, begin);
     while (at < end) {
-        if (i == cx->map.len || cx->map.data[i].begin > at) { /* never written in this function: a state */
-            uint64_t to = i == cx->map.len || cx->map.data[i].begin > end ? end : cx->map.data[i].begin;
+        if (i == cx->map.len ||
+            cx->map.data[i].begin > at) { /* never written in this function: a state */
+            uint64_t to =
+                i == cx->map.len || cx->map.data[i].begin > end ? end : cx->map.data[i].begin;
             insert_at(cx, i, (Range){at, to, NEVER, {NEVER}});
         }
         cx->map.data[i].reader[stream] = position;
@@ -124,11 +127,11 @@ static void mark_read(Cx *cx, uint64_t begin, uint64_t end, uint32_t position, F
 }
 
 /* ---- accesses of a node ---- */
-typedef void AccessFn(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position, FgStream stream,
-                      uint32_t *needs);
+typedef void AccessFn(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position,
+                      FgStream stream, uint32_t *needs);
 
-static void access_value(Cx *cx, uint32_t v, bool write, uint32_t position, FgStream stream, uint32_t *needs,
-                         AccessFn *access)
+static void access_value(Cx *cx, uint32_t v, bool write, uint32_t position, FgStream stream,
+                         uint32_t *needs, AccessFn *access)
 {
     if (v == FG_NO_ID)
         return;
@@ -137,9 +140,11 @@ static void access_value(Cx *cx, uint32_t v, bool write, uint32_t position, FgSt
     access(cx, begin, begin + fg_type_bytes(value->type), write, position, stream, needs);
 }
 
-static void each_access(Cx *cx, const FgNode *node, uint32_t position, uint32_t *needs, AccessFn *access)
+static void each_access(Cx *cx, const FgNode *node, uint32_t position, uint32_t *needs,
+                        AccessFn *access)
 {
-    bool release = node->op == FG_OP_release; /* ends the content: like a write for whoever comes next */
+    bool release =
+        node->op == FG_OP_release; /* ends the content: like a write for whoever comes next */
     for (uint32_t k = 0; k < node->n_operands; k++)
         access_value(cx, node->operands[k], release, position, node->stream, needs, access);
     for (uint32_t k = 0; k < node->n_results; k++)
@@ -148,16 +153,16 @@ static void each_access(Cx *cx, const FgNode *node, uint32_t position, uint32_t 
         access_value(cx, cx->workspace, true, position, node->stream, needs, access);
 }
 
-static void look(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position, FgStream stream,
-                 uint32_t *needs)
+static void look(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position,
+                 FgStream stream, uint32_t *needs)
 {
     (void)position;
     (void)stream;
     need_range(cx, begin, end, write, needs);
 }
 
-static void mark(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position, FgStream stream,
-                 uint32_t *needs)
+static void mark(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position,
+                 FgStream stream, uint32_t *needs)
 {
     (void)needs;
     if (write)

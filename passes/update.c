@@ -1,10 +1,12 @@
 /* update: what a training step adds to forward and backward, and the functions it is made of.
  *
- * dist -> dist. Constants and the first working copies of the weights move to @init. Every local loss is added up and summed over
- * ranks; the exact norm follows each reduction. Without clipping AdamW follows right after and frees the gradient. With clipping the
- * step begins with the update of the step before (`pending`; the period is cut between norm and update) and @flush is that update
- * alone. With accumulation the body is emitted three times: @first overwrites loss and gradient shards, @middle adds, @last adds, takes
- * norms and updates; the runtime runs @middle as often as needed, so the program does not grow with the number of micro-steps.
+ * dist -> dist. Constants and the first working copies of the weights move to @init. Every local
+ * loss is added up and summed over ranks; the exact norm follows each reduction. Without clipping
+ * AdamW follows right after and frees the gradient. With clipping the step begins with the update
+ * of the step before (`pending`; the period is cut between norm and update) and @flush is that
+ * update alone. With accumulation the body is emitted three times: @first overwrites loss and
+ * gradient shards, @middle adds, @last adds, takes norms and updates; the runtime runs @middle as
+ * often as needed, so the program does not grow with the number of micro-steps.
  */
 #include "passes/lower.h"
 
@@ -221,8 +223,8 @@ static void emit_bodies(Cx *cx)
     cx->n_map = m->values.len;
     cx->map = FG_NEW_ARRAY(cx->scratch, uint32_t, cx->n_map + 1);
     m->funcs.len = 0;
-    Body only = {"step", true, true}, first = {"first", true, false}, middle = {"middle", false, false},
-         last = {"last", false, true};
+    Body only = {"step", true, true}, first = {"first", true, false},
+         middle = {"middle", false, false}, last = {"last", false, true};
     cx->clone = k > 1;
     if (k == 1) {
         emit_body(cx, &only);

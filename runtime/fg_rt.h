@@ -1,10 +1,12 @@
 /* The whole ABI of an emitted program: what it includes, what it is, what it calls.
  *
- * An emitted file is plain C: static const tables, then straight-line functions of fg_rt_ calls in schedule order. It
- * exports fg_program(). Two runtimes implement the calls: runtime/host (ranks are threads) and runtime/cuda.
+ * An emitted file is plain C: static const tables, then straight-line functions of fg_rt_ calls in
+ * schedule order. It exports fg_program(). Two runtimes implement the calls: runtime/host (ranks
+ * are threads) and runtime/cuda.
  *
- * Buffers are byte offsets into the rank's one allocation. Errors are sticky: after a failed call the rank's further
- * calls do nothing, its peers are told, and fg_rt_status says what failed where. */
+ * Buffers are byte offsets into the rank's one allocation. Errors are sticky: after a failed call
+ * the rank's further calls do nothing, its peers are told, and fg_rt_status says what failed where.
+ */
 #ifndef FG_RT_H
 #define FG_RT_H
 
@@ -23,33 +25,55 @@
 typedef struct FgRtCx FgRtCx; /* one rank of a running program */
 
 typedef enum FgRtStream { FG_COMPUTE, FG_GATHER, FG_REDUCE, FG_COPY, FG_RT_N_STREAMS } FgRtStream;
-typedef enum FgRtDtype { FG_RT_F32, FG_RT_BF16, FG_RT_F16, FG_RT_F64, FG_RT_I32, FG_RT_I64 } FgRtDtype;
+typedef enum FgRtDtype {
+    FG_RT_F32,
+    FG_RT_BF16,
+    FG_RT_F16,
+    FG_RT_F64,
+    FG_RT_I32,
+    FG_RT_I64
+} FgRtDtype;
 
 typedef enum FgRtUnary {
-    FG_RT_NEG, FG_RT_EXP, FG_RT_LOG, FG_RT_SQRT, FG_RT_RSQRT, FG_RT_TANH, FG_RT_SIGMOID, FG_RT_RELU, FG_RT_SILU,
-    FG_RT_GELU, FG_RT_GELU_TANH, FG_RT_SCALE, FG_RT_ADD_SCALAR, FG_RT_POW
+    FG_RT_NEG,
+    FG_RT_EXP,
+    FG_RT_LOG,
+    FG_RT_SQRT,
+    FG_RT_RSQRT,
+    FG_RT_TANH,
+    FG_RT_SIGMOID,
+    FG_RT_RELU,
+    FG_RT_SILU,
+    FG_RT_GELU,
+    FG_RT_GELU_TANH,
+    FG_RT_SCALE,
+    FG_RT_ADD_SCALAR,
+    FG_RT_POW
 } FgRtUnary; /* the last three use the call's scalar a: a*x, x+a, x^a */
 
 typedef enum FgRtBinary { FG_RT_ADD, FG_RT_SUB, FG_RT_MUL, FG_RT_DIV } FgRtBinary;
 
-/* Per-step scalars, an array of float in device memory: two sets, `pending` (of the step whose update is still to
- * come, with clipping) and `current`. Index = set * FG_RT_SET + slot. */
+/* Per-step scalars, an array of float in device memory: two sets, `pending` (of the step whose
+ * update is still to come, with clipping) and `current`. Index = set * FG_RT_SET + slot. */
 typedef enum FgRtScalar {
-    FG_RT_S_SEED,       /* factor of every local loss: 1 / valid labels of the whole global batch */
+    FG_RT_S_SEED, /* factor of every local loss: 1 / valid labels of the whole global batch */
     FG_RT_S_LR,
-    FG_RT_S_BETA1, FG_RT_S_BETA2, FG_RT_S_EPS, FG_RT_S_DECAY,
-    FG_RT_S_CORRECT1,   /* 1 - beta1^t */
-    FG_RT_S_CORRECT2,   /* 1 - beta2^t */
-    FG_RT_S_NORM,       /* global gradient norm before clipping; written by clip_factor */
-    FG_RT_S_FACTOR,     /* min(1, clip / (norm + 1e-6)), or 1; written by clip_factor */
-    FG_RT_S_VALID,      /* 0: the pending update is skipped (first step, after a flush or a resume) */
-    FG_RT_SET = 16      /* slots of a set */
+    FG_RT_S_BETA1,
+    FG_RT_S_BETA2,
+    FG_RT_S_EPS,
+    FG_RT_S_DECAY,
+    FG_RT_S_CORRECT1, /* 1 - beta1^t */
+    FG_RT_S_CORRECT2, /* 1 - beta2^t */
+    FG_RT_S_NORM,     /* global gradient norm before clipping; written by clip_factor */
+    FG_RT_S_FACTOR,   /* min(1, clip / (norm + 1e-6)), or 1; written by clip_factor */
+    FG_RT_S_VALID,    /* 0: the pending update is skipped (first step, after a flush or a resume) */
+    FG_RT_SET = 16    /* slots of a set */
 } FgRtScalar;
 #define FG_RT_CURRENT 0
 #define FG_RT_PENDING 1
 #define FG_RT_SCALARS (2 * FG_RT_SET)
-/* Limbs (int64, 32 significant bits each) of the exact accumulator of squared gradients; the value is
- * sum limb[i] * 2^(32 i - 320). */
+/* Limbs (int64, 32 significant bits each) of the exact accumulator of squared gradients; the value
+ * is sum limb[i] * 2^(32 i - 320). */
 #define FG_RT_NORM_LIMBS 24
 
 typedef enum FgRtInit { FG_RT_NORMAL, FG_RT_UNIFORM, FG_RT_CONSTANT } FgRtInit;
@@ -71,9 +95,10 @@ typedef struct FgRtBucket {
     FgRtDtype dtype;
     int trainable;
     uint64_t elements; /* padded; a rank owns elements / ranks from rank * (elements / ranks) */
-    uint32_t params_first, n_params; /* into FgRtProgram.bucket_params, by offset */
+    uint32_t params_first, n_params;          /* into FgRtProgram.bucket_params, by offset */
     uint64_t shard, master, moment1, moment2; /* offsets; master FG_RT_NONE when the shard is f32 */
-    uint64_t grad_shard; /* offset or FG_RT_NONE; valid where the plan says, for --dump-grads see fg_rt.h's taps */
+    uint64_t grad_shard; /* offset or FG_RT_NONE; valid where the plan says, for --dump-grads see
+                            fg_rt.h's taps */
 } FgRtBucket;
 
 typedef struct FgRtInput {
@@ -105,7 +130,8 @@ typedef struct FgRtProgram {
     int loss_is_token_mean; /* the seed is 1 / valid labels; otherwise 1 / (ranks * accumulate) */
     int64_t ignore_index;
     uint64_t state_bytes, arena_bytes, reserved_bytes, memory_bytes;
-    uint64_t scalars, loss, norm; /* offsets of the state buffers; norm FG_RT_NONE without trainable parameters */
+    uint64_t scalars, loss,
+        norm; /* offsets of the state buffers; norm FG_RT_NONE without trainable parameters */
     double predicted_step_us;
     const FgRtParam *params;
     const FgRtBucket *buckets;
@@ -117,34 +143,39 @@ typedef struct FgRtProgram {
     const int64_t *layouts; /* of strided calls: see fg_rt_calls.def */
     const char *const *tied;
     uint32_t n_params, n_buckets, n_inputs, n_nodes, n_ledger, n_layouts, n_events;
-    FgRtBody *init;     /* once, after the weights are in place */
-    FgRtBody *prologue; /* before the first step, after a flush and after a resume */
-    FgRtBody *first, *middle, *last; /* accumulate > 1: first, (accumulate - 2) times middle, last; otherwise `first` alone */
-    FgRtBody *flush;    /* the pending update; NULL without clipping */
+    FgRtBody *init;                  /* once, after the weights are in place */
+    FgRtBody *prologue;              /* before the first step, after a flush and after a resume */
+    FgRtBody *first, *middle, *last; /* accumulate > 1: first, (accumulate - 2) times middle, last;
+                                        otherwise `first` alone */
+    FgRtBody *flush;                 /* the pending update; NULL without clipping */
 } FgRtProgram;
 
 /* What the emitted file defines. */
 const FgRtProgram *fg_program(void);
 
 /* ---- streams ----
- * record: the event fires when all that the stream was given before has completed. wait: what the stream is given after
- * starts no sooner than the event. join: every stream waits for every other. Events count from 0 in each function. */
-void fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event) FG_EFFECTS("record(stream, event)");
+ * record: the event fires when all that the stream was given before has completed. wait: what the
+ * stream is given after starts no sooner than the event. join: every stream waits for every other.
+ * Events count from 0 in each function. */
+void fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event)
+    FG_EFFECTS("record(stream, event)");
 void fg_rt_wait(FgRtCx *cx, FgRtStream stream, uint32_t event) FG_EFFECTS("wait(stream, event)");
 void fg_rt_join(FgRtCx *cx) FG_EFFECTS("join()");
-/* release: from here on nothing reads the range before it is written again; no work on any device. */
+/* release: from here on nothing reads the range before it is written again; no work on any device.
+ */
 void fg_rt_release(FgRtCx *cx, uint32_t node, FgRtStream stream, uint64_t buffer, uint64_t bytes)
     FG_EFFECTS("release(buffer, bytes)");
 
 /* ---- work ----
- * One row a call: name, effects, integer arguments, their names[, float arguments, their names]. `node` indexes
- * FgRtProgram.nodes. */
+ * One row a call: name, effects, integer arguments, their names[, float arguments, their names].
+ * `node` indexes FgRtProgram.nodes. */
 #define FG_RT_UNPAREN(...) __VA_ARGS__
-#define FG_RT_CALL(name, effects, params, args)                                                                        \
-    void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params) FG_EFFECTS(effects);
-#define FG_RT_CALL_F(name, effects, params, args, fparams, fargs)                                                      \
-    void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params, FG_RT_UNPAREN fparams)       \
+#define FG_RT_CALL(name, effects, params, args)                                                    \
+    void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params)          \
         FG_EFFECTS(effects);
+#define FG_RT_CALL_F(name, effects, params, args, fparams, fargs)                                  \
+    void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params,          \
+                      FG_RT_UNPAREN fparams) FG_EFFECTS(effects);
 #include "fg_rt_calls.def"
 #undef FG_RT_CALL
 #undef FG_RT_CALL_F

@@ -1,0 +1,174 @@
+/* Properties of every plan of every model (I1, I3): hundreds of random models, numerics and budgets
+ * through the whole compiler. fg_compile proves each schedule itself; a proof that fails is an
+ * error in its diagnostics. */
+#include "../unit/unit.h"
+
+#include "frontend/model.h"
+#include "passes/compile.h"
+#include "random_model.h"
+
+#include <stdlib.h>
+
+#define MODELS 120
+#define MIB ((uint64_t)1 << 20)
+
+/* A machine so slow and small that tiny tensors take time and every lever matters. */
+static FgMachine slow_machine(FgArena *arena, uint32_t ranks)
+{
+    FgMachine m = {
+        .name = "slow", .ranks = ranks, .ranks_per_node = ranks, .memory_bytes = 1u << 30};
+    m.reserved_bytes = 12345;
+    m.workspace_bytes = 4096;
+    m.matmul_f32 = m.matmul_bf16 = m.matmul_f16 = 2e8;
+    m.vector_flops = 1e8;
+    m.memory_rate = 1e8;
+    m.launch_seconds = 1e-6;
+    FgCurvePoint points[] = {{0, 2e-6}, {1e3, 1e-5}, {1e6, 5e-3}};
+    for (int i = 0; i < 3; i++) {
+        fg_vec_push(arena, &m.gather, points[i]);
+        fg_vec_push(arena, &m.reduce, points[i]);
+    }
+    m.compute_beside_gather = 0.9;
+    m.compute_beside_reduce = 0.8;
+    m.gather_beside_compute = 0.6;
+    m.reduce_beside_compute = 0.6;
+    m.gather_beside_reduce = m.reduce_beside_gather = 0.5;
+    return m;
+}
+
+typedef struct Case {
+    FgArena *arena;
+    FgDiags *diags;
+    FgModule *graph;
+    FgMachine machine;
+    FgNumerics numerics;
+    FgRecompute recompute;
+    Random random;
+} Case;
+
+static FgNumerics random_numerics(Random *r)
+{
+    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1};
+    if (random_below(r, 2))
+        n.compute = n.wire = FG_BF16;
+    if (n.compute == FG_BF16 && random_below(r, 3) == 0)
+        n.wire = FG_F32;
+    n.clip = random_below(r, 2) ? 1.0 : 0.0;
+    n.accumulate = 1 + random_below(r, 4);
+    n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
+    return n;
+}
+
+static void say_errors(const Case *c, uint64_t seed)
+{
+    FgBuf text;
+    fg_buf_init(&text, c->arena);
+    fg_diags_render(c->diags, &text);
+    printf("model %llu:\n%s", (unsigned long long)seed, fg_buf_text(&text));
+}
+
+static bool begin(Case *c, uint64_t seed)
+{
+    c->arena = fg_arena_new();
+    c->diags = fg_diags_new(c->arena);
+    c->random.state = seed;
+    c->numerics = random_numerics(&c->random);
+    c->recompute = random_below(&c->random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    c->machine = slow_machine(c->arena, 1 + random_below(&c->random, 4));
+    const char *text = random_model(c->arena, seed);
+    FgModelOptions options = {.numerics = c->numerics};
+    c->graph = fg_model_parse(c->arena, c->diags, "random.json", text, strlen(text), &options);
+    if (!c->graph)
+        say_errors(c, seed);
+    return c->graph != NULL;
+}
+
+static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, FgCompiled *out)
+{
+    FgCompileOptions options = {schedule, c->recompute, memory, verify, NULL, NULL};
+    return fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
+           fg_diags_errors(c->diags) == 0;
+}
+
+/* Every budget between the floor and plenty: fits, proved, never slower than zero3 where that fits.
+ */
+static void check_budgets(Case *c, int *failures)
+{
+    FgCompiled zero3, least, now;
+    CHECK(compile(c, FG_SCHEDULE_ZERO3, UINT64_MAX, true, &zero3));
+    CHECK(compile(c, FG_SCHEDULE_MINIMUM, UINT64_MAX, false, &least));
+    if (*failures)
+        return;
+    CHECK(least.ledger.peak_bytes <= zero3.ledger.peak_bytes);
+    CHECK(zero3.ledger.arena_bytes >= zero3.ledger.arena_bound_bytes);
+    uint64_t floor = least.ledger.peak_bytes + c->machine.reserved_bytes;
+    for (uint32_t i = 0; i < 6; i++) {
+        uint64_t memory = i == 0   ? floor
+                          : i == 5 ? UINT64_MAX
+                                   : floor + (floor >> 3) * random_below(&c->random, 6);
+        CHECK(compile(c, FG_SCHEDULE_COMPILED, memory, i == 1, &now));
+        CHECK(now.fits && now.module);
+        if (*failures)
+            return;
+        CHECK(now.ledger.peak_bytes <= now.budget_bytes);
+        if (zero3.ledger.peak_bytes <= now.budget_bytes)
+            CHECK(now.sim.step_us <= zero3.sim.step_us);
+        CHECK(now.sim.step_us >= now.sim.bound_us * 0.999999);
+    }
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, floor - 1, false, &now));
+    CHECK(!now.fits && !now.module);
+    CHECK(now.smallest_memory_bytes == (floor + MIB - 1) / MIB * MIB);
+}
+
+static void every_plan_is_proved_and_never_worse(int *failures)
+{
+    for (uint64_t seed = 1; seed <= MODELS; seed++) {
+        Case c;
+        int bad = 0;
+        if (begin(&c, seed))
+            check_budgets(&c, &bad);
+        else
+            bad = 1;
+        if (bad)
+            say_errors(&c, seed);
+        *failures += bad;
+        fg_arena_free(c.arena);
+        if (*failures > 3)
+            return;
+    }
+}
+
+/* The text of every stage reads back as the same text. */
+static void dumps_round_trip(int *failures)
+{
+    static const char *const stops[] = {"canon", "autodiff", "shard", "update", "order", NULL};
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        Case c;
+        if (!begin(&c, seed)) {
+            ++*failures;
+            return;
+        }
+        FgCompileOptions options = {FG_SCHEDULE_COMPILED, c.recompute, UINT64_MAX, false, NULL,
+                                    stops[seed % 6]};
+        FgCompiled out;
+        CHECK(fg_compile(c.arena, c.graph, &c.machine, &c.numerics, &options, &out));
+        FgBuf one, two;
+        fg_buf_init(&one, c.arena);
+        fg_buf_init(&two, c.arena);
+        fg_module_print(out.module, &one);
+        FgDiags *diags = fg_diags_new(c.arena);
+        FgModule *again = fg_module_parse(c.arena, diags, "dump.fg", one.data, one.len);
+        CHECK(again != NULL);
+        if (again) {
+            CHECK(fg_module_verify(again));
+            fg_module_print(again, &two);
+            CHECK(strcmp(fg_buf_text(&one), fg_buf_text(&two)) == 0);
+        } else {
+            say_errors(&(Case){.arena = c.arena, .diags = diags}, seed);
+        }
+        fg_arena_free(c.arena);
+    }
+}
+
+UNIT_MAIN({"every_plan_is_proved_and_never_worse", every_plan_is_proved_and_never_worse},
+          {"dumps_round_trip", dumps_round_trip})

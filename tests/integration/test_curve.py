@@ -38,7 +38,7 @@ class Curve:
             got, s = steps[row["step"]], row["step"]
             worst[0] = max(worst[0], near(got["loss"], row["loss"], LOSS, f"loss of step {s}"))
             worst[1] = max(worst[1], near(got["grad_norm"], row["grad_norm"], NORM, f"gradient norm of step {s}"))
-            near(got["lr"], row["lr"], RATE, f"rate of step {s}")
+            near(got["learning_rate"], row["lr"], RATE, f"rate of step {s}")
         print(f"  errors: loss {worst[0]:.1e}, norm {worst[1]:.1e}")
         return program, steps, save
 
@@ -50,7 +50,7 @@ class Curve:
         again, save_again = self.train(program, f"{ranks}-{schedule}-resumed", "--resume", stopped)
         require(sorted(again) == list(range(101, 201)), "the resumed run does not have the steps 101 to 200")
         for s in range(101, 201):
-            for key in ("loss", "grad_norm", "lr"):
+            for key in ("loss", "grad_norm", "learning_rate"):
                 require(again[s][key] == steps[s][key], f"{key} of step {s}: {again[s][key]} against {steps[s][key]}")
         same_bytes(os.path.join(save_again, "step-000200"), os.path.join(save, "step-000200"), "checkpoint of step 200")
 

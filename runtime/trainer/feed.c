@@ -99,7 +99,8 @@ static bool open_stream(FgFeed *feed, const FgOptions *options, FgFail *fail)
         return fg_fail(fail, "--data gives tokens, but no input of this program takes them; use "
                              "--inputs FILE");
     feed->seq = row_elements(feed, tokens);
-    feed->rows = options->global_batch;
+    feed->rows = options->global_batch == FG_NOT_GIVEN ? (uint64_t)program->batch * program->ranks
+                                                       : options->global_batch;
     feed->n_micro = program->accumulate;
     for (uint32_t i = 0; i < program->n_inputs; i++)
         if (!stream_input_ok(feed, &program->inputs[i], fail))
@@ -193,10 +194,11 @@ static bool load_fixed(FgFeed *feed, uint32_t index, FgFail *fail)
             feed->rows = (uint64_t)tensor->dims[0];
         if ((uint64_t)tensor->dims[0] != feed->rows ||
             feed->rows > (uint64_t)feed->program->batch * feed->program->ranks)
-            return fg_fail(fail,
-                           "%s: '%s' has %lld rows; at most %u * %u fit, as many in each input",
-                           path, input->name, (long long)tensor->dims[0], feed->program->batch,
-                           feed->program->ranks);
+            return fg_fail(
+                fail,
+                "%s: '%s' has %lld rows, not %llu; every input needs as many, at most %u * %u",
+                path, input->name, (long long)tensor->dims[0], (unsigned long long)feed->rows,
+                feed->program->batch, feed->program->ranks);
     }
     unsigned char *out = block(feed, 0, index);
     if (!(floats ? convert_floats(tensor, input, out) : convert_ints(tensor, input, out)))
@@ -216,7 +218,7 @@ static bool open_fixed(FgFeed *feed, const FgOptions *options, FgFail *fail)
     if (!feed->fixed)
         return false;
     feed->n_micro = 1;
-    feed->rows = FG_NOT_GIVEN;
+    feed->rows = options->global_batch; /* not given: the first input says */
     make_blocks(feed);
     for (uint32_t i = 0; i < program->n_inputs; i++)
         if (!load_fixed(feed, i, fail))

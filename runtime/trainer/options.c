@@ -168,9 +168,6 @@ static bool consistent(const FgOptions *options, FgFail *fail)
     if (!options->data == !options->inputs)
         return fg_fail(fail, options->data ? "--data and --inputs exclude each other"
                                            : "give --data FILE or --inputs FILE");
-    if (options->inputs && options->global_batch != FG_NOT_GIVEN)
-        return fg_fail(fail,
-                       "--global-batch goes with --data; the rows of --inputs are in its file");
     if (options->beta1 >= 1 || options->beta2 >= 1)
         return fg_fail(fail, "--beta1 and --beta2 must be below 1");
     if (options->steps == 0)
@@ -205,7 +202,7 @@ bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFai
     return consistent(out_options, fail);
 }
 
-bool fg_options_fit(FgOptions *options, const FgRtProgram *program, FgFail *fail)
+bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail *fail)
 {
     uint64_t rows = (uint64_t)program->batch * program->ranks;
     if (options->local_ranks != FG_NOT_GIVEN && options->local_ranks != program->ranks)
@@ -216,7 +213,7 @@ bool fg_options_fit(FgOptions *options, const FgRtProgram *program, FgFail *fail
                        (unsigned long long)options->local_ranks,
                        (unsigned long long)options->local_ranks);
     if (options->global_batch == FG_NOT_GIVEN)
-        options->global_batch = rows;
+        return true;
     if (options->global_batch == 0 || options->global_batch > rows)
         return fg_fail(fail,
                        "--global-batch %llu: this program takes 1 to %llu rows a micro-step "

@@ -15,7 +15,7 @@ typedef struct FgOptions {
     const char *weights, *weights_prefix; /* weights NULL: initialise; prefix "" by default */
     const char *log, *dump_grads, *save, *resume;
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
-    uint64_t global_batch; /* FG_NOT_GIVEN until fg_options_fit: as many rows as the ranks take */
+    uint64_t global_batch; /* or FG_NOT_GIVEN: as many rows as the ranks take, or as --inputs has */
     uint64_t local_ranks;  /* or FG_NOT_GIVEN */
     double lr, min_lr, beta1, beta2, eps, weight_decay;
     FgLrShape lr_schedule;
@@ -25,7 +25,7 @@ typedef struct FgOptions {
 /* argv's strings are kept. False: a usage error. */
 bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFail *fail);
 /* Checks against what the program was compiled for. False: bad input. */
-bool fg_options_fit(FgOptions *options, const FgRtProgram *program, FgFail *fail);
+bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail *fail);
 void fg_options_help(FILE *stream, const FgRtProgram *program, const char *name);
 
 #endif

@@ -1,0 +1,186 @@
+/* Rules that a node satisfies by itself: those of its row, of its level, and of the bucket it works
+ * on. */
+#include "ir/op_fns.h"
+#include "ir/verify.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* True when word `i` of an operand or result column ends with '?'. */
+static bool is_optional(const char *words, uint32_t i)
+{
+    const char *p = words;
+    for (;;) {
+        size_t n = strcspn(p, " ");
+        if (i-- == 0)
+            return n > 0 && p[n - 1] == '?';
+        p += n;
+        p += strspn(p, " ");
+        if (!*p)
+            return true; /* one of "xs..." */
+    }
+}
+
+static bool verify_counts(FgVerifier *v, const FgNode *node)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    uint32_t min, max, n_results;
+    fg_op_arity(node->op, &min, &max, &n_results);
+    if (node->n_operands < min || node->n_operands > max) {
+        fg_verify_fail_node(v, node, "the op takes the operands '%s', %u are given", info->operands,
+                            node->n_operands);
+        return false;
+    }
+    if (node->n_results != n_results) {
+        fg_verify_fail_node(v, node, "the op makes the results '%s', %u are given", info->results,
+                            node->n_results);
+        return false;
+    }
+    for (uint32_t i = 0; i < node->n_operands; i++) {
+        if (node->operands[i] == FG_NO_ID && !is_optional(info->operands, i)) {
+            fg_verify_fail_node(v, node, "operand %u of '%s' must be given", i, info->operands);
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < n_results; i++) {
+        if (node->results[i] == FG_NO_ID && !is_optional(info->results, i)) {
+            fg_verify_fail_node(v, node, "result %u of '%s' must be given", i, info->results);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool verify_attrs(FgVerifier *v, const FgNode *node)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    for (uint32_t i = 0; i < info->n_attrs; i++) {
+        const FgAttrSpec *spec = &info->attrs[i];
+        const FgAttr *a = &node->attrs[i];
+        if (!a->set && !spec->optional) {
+            fg_verify_fail_node(v, node, "the attribute '%s' is not set", spec->name);
+            return false;
+        }
+        if (a->set && spec->kind == FG_ATTR_WORD &&
+            (!a->word || !fg_word_in(spec->choices, a->word))) {
+            fg_verify_fail_node(v, node, "the attribute '%s' must be one of: %s", spec->name,
+                                spec->choices);
+            return false;
+        }
+    }
+    if (node->op == FG_OP_grad && (fg_node_attr(node, "param")->i < 0 ||
+                                   fg_node_attr(node, "param")->i >= v->m->params.len)) {
+        fg_verify_fail_node(v, node, "there is no parameter %" PRId64,
+                            fg_node_attr(node, "param")->i);
+        return false;
+    }
+    return true;
+}
+
+static void verify_fields(FgVerifier *v, const FgNode *node)
+{
+    FgLevel level = v->m->level;
+    if (level == FG_LEVEL_GRAPH && node->bucket != FG_NO_ID)
+        fg_verify_fail_node(v, node, "a bucket at graph level");
+    if (level != FG_LEVEL_SCHED && (node->stream != FG_STREAM_COMPUTE || node->n_waits > 0))
+        fg_verify_fail_node(v, node, "streams and waits belong to level sched");
+}
+
+bool fg_verify_node_shape(FgVerifier *v, const FgNode *node)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    if (!(info->levels & 1u << v->m->level)) {
+        fg_verify_fail_node(v, node, "the op does not stand at level %s",
+                            fg_level_name(v->m->level));
+        return false;
+    }
+    verify_fields(v, node);
+    return verify_counts(v, node) && verify_attrs(v, node);
+}
+
+void fg_verify_node_types(FgVerifier *v, const FgNode *node)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    const FgType **types = FG_NEW_ARRAY(v->scratch, const FgType *, node->n_results);
+    if (node->n_results == 0 && info->infer == fg_infer_none)
+        return;
+    /* Inference may intern a type that the module does not have yet; nothing a reader could notice.
+     */
+    if (!info->infer((FgModule *)v->m, node, types)) {
+        v->ok = false;
+        return;
+    }
+    for (uint32_t i = 0; i < node->n_results; i++) {
+        if (node->results[i] == FG_NO_ID || info->infer == fg_infer_given)
+            continue;
+        const FgValue *x = &v->m->values.data[node->results[i]];
+        if (x->type != types[i])
+            fg_verify_fail_node(v, node, "%s is %s, but the op makes %s",
+                                fg_verify_value_text(v, x->id), fg_verify_type_text(v, x->type),
+                                fg_verify_type_text(v, types[i]));
+    }
+    if (v->m->level != FG_LEVEL_SCHED || !(info->flags & FG_OPF_VIEW))
+        return;
+    const FgValue *x = &v->m->values.data[node->operands[0]];
+    const FgValue *y = &v->m->values.data[node->results[0]];
+    if (y->root != x->root || y->root_offset < x->root_offset ||
+        y->root_offset + fg_type_bytes(y->type) > x->root_offset + fg_type_bytes(x->type))
+        fg_verify_fail_node(v, node, "the view %s does not lie in %s",
+                            fg_verify_value_text(v, y->id), fg_verify_value_text(v, x->id));
+}
+
+/* ---- buckets ---- */
+static void expect_state(FgVerifier *v, const FgNode *node, uint32_t id, uint32_t expected,
+                         FgRole role)
+{
+    if (id != expected)
+        fg_verify_fail_node(v, node, "%s is not the %s of bucket '%s'", fg_verify_value_text(v, id),
+                            fg_role_name(role), v->m->buckets.data[node->bucket].name);
+}
+
+static void expect_whole(FgVerifier *v, const FgNode *node, uint32_t id)
+{
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    const FgType *t = v->m->values.data[id].type;
+    if ((uint64_t)fg_type_elements(t) != b->elements)
+        fg_verify_fail_node(v, node, "%s is %s, bucket '%s' has %" PRIu64 " elements",
+                            fg_verify_value_text(v, id), fg_verify_type_text(v, t), b->name,
+                            b->elements);
+}
+
+void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
+{
+    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,  FG_OP_grad_buffer,
+                                       FG_OP_reduce_scatter, FG_OP_norm_add, FG_OP_adamw};
+    bool needs = false;
+    for (size_t i = 0; i < sizeof with_bucket / sizeof *with_bucket; i++)
+        needs = needs || node->op == with_bucket[i];
+    if (node->bucket == FG_NO_ID && !needs)
+        return;
+    if (node->bucket >= v->m->buckets.len) {
+        fg_verify_fail_node(v, node, "it names no bucket that is there");
+        return;
+    }
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    if (!needs)
+        return;
+    if (node->op == FG_OP_gather) {
+        expect_state(v, node, node->operands[0], b->shard, FG_ROLE_SHARD);
+        expect_whole(v, node, node->results[0]);
+    } else if (node->op == FG_OP_release) {
+        expect_whole(v, node, node->operands[0]);
+    } else if (node->op == FG_OP_grad_buffer) {
+        expect_whole(v, node, node->results[0]);
+    } else if (node->op == FG_OP_reduce_scatter) {
+        expect_whole(v, node, node->operands[0]);
+        expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+    } else if (node->op == FG_OP_norm_add) {
+        expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+    } else {
+        expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        expect_state(v, node, node->results[0], b->master, FG_ROLE_MASTER);
+        expect_state(v, node, node->results[1], b->moment1, FG_ROLE_MOMENT1);
+        expect_state(v, node, node->results[2], b->moment2, FG_ROLE_MOMENT2);
+        expect_state(v, node, node->results[3], b->shard, FG_ROLE_SHARD);
+    }
+}

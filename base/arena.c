@@ -63,7 +63,7 @@ static Block *block_new(size_t size)
 {
     if (size > SIZE_MAX - HEADER)
         out_of_memory(size);
-    Block *block = malloc(HEADER + size);
+    Block *block = calloc(1, HEADER + size);
     if (!block)
         out_of_memory(size);
     block->next = NULL;
@@ -159,12 +159,15 @@ char *fg_arena_strdup(FgArena *arena, const char *s)
 
 char *fg_arena_vprintf(FgArena *arena, const char *format, va_list args)
 {
+    /* Most texts are short: one formatting, not two. */
+    char small[256];
     va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, again);
+    int n = vsnprintf(small, sizeof small, format, again);
     va_end(again);
-    if (n < 0)
-        FG_BUG("bad format: %s", format);
+    FG_ASSERT(n >= 0);
+    if ((size_t)n < sizeof small)
+        return fg_arena_strndup(arena, small, (size_t)n);
     char *text = fg_arena_alloc(arena, (size_t)n + 1);
     vsnprintf(text, (size_t)n + 1, format, args);
     return text;

@@ -54,14 +54,18 @@ void fg_buf_printf(FgBuf *buf, const char *format, ...)
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    if (n < 0)
-        FG_BUG("bad format: %s", format);
-    reserve(buf, (size_t)n);
-    vsnprintf(buf->data + buf->len, (size_t)n + 1, format, args);
-    buf->len += (size_t)n;
+    /* Into the room there is; a second time only when that was too small. */
+    reserve(buf, 32);
+    size_t room = buf->cap - buf->len;
+    int n = vsnprintf(buf->data + buf->len, room, format, args);
     va_end(args);
+    FG_ASSERT(n >= 0);
+    if ((size_t)n >= room) {
+        reserve(buf, (size_t)n);
+        vsnprintf(buf->data + buf->len, (size_t)n + 1, format, again);
+    }
+    va_end(again);
+    buf->len += (size_t)n;
 }
 
 const char *fg_buf_text(const FgBuf *buf)

@@ -1,0 +1,144 @@
+/* From names to an order: every input of every instance is looked up, unused outputs are reported,
+ * and the instances are sorted so that each stands behind what it reads. The sort visits in file
+ * order and puts only what is needed before a node, so a file that is in order stays as it is. It
+ * keeps its own stack: files may be long and backwards. */
+#include "frontend/model_internal.h"
+
+#include <string.h>
+
+/* ---- names ---- */
+static void mark_read(ModelCx *cx, uint32_t id)
+{
+    Def *def = &cx->defs.data[id];
+    def->read = true;
+    if (def->kind == DEF_RESULT)
+        cx->read[cx->instances.data[def->index].json->id] = true;
+    if (def->kind == DEF_INPUT) {
+        /* A carried name may stand for the input: what counts is the input's own definition. */
+        const char *name = cx->module->inputs.data[def->index].name;
+        uint32_t own;
+        if (fg_map_get(&cx->root->names, name, &own))
+            cx->defs.data[own].read = true;
+    }
+}
+
+static void resolve_instance(ModelCx *cx, Instance *it)
+{
+    it->operands = FG_NEW_ARRAY(cx->arena, uint32_t, it->n_in);
+    for (uint32_t i = 0; i < it->n_in; i++) {
+        const char *name = fg_model_name(cx, it->scope, &it->in[i]);
+        uint32_t def = name ? fg_model_lookup(cx, it->scope, it->in[i].loc, name) : FG_NO_ID;
+        it->operands[i] = def;
+        if (def == FG_NO_ID)
+            it->failed = true;
+        else
+            mark_read(cx, def);
+    }
+}
+
+static void resolve_loss(ModelCx *cx, const FgJson *root)
+{
+    cx->loss_def = FG_NO_ID;
+    const FgJson *loss = fg_json_need(cx->json, root, "loss", FG_JSON_IS_STRING);
+    if (!loss)
+        return;
+    uint32_t id = fg_model_lookup(cx, cx->root, loss->loc, loss->text);
+    if (id == FG_NO_ID)
+        return;
+    mark_read(cx, id);
+    if (cx->defs.data[id].kind != DEF_RESULT)
+        fg_json_report(cx->json, loss->loc, FG_D_BAD_LOSS, "the loss '%s' is not made by a node",
+                       loss->text);
+    else
+        cx->loss_def = id;
+}
+
+static void report_unused(ModelCx *cx)
+{
+    for (uint32_t i = 0; i < cx->instances.len; i++) {
+        const Instance *it = &cx->instances.data[i];
+        if (cx->read[it->json->id] || !it->n_out || it->out[0].kind != FG_JSON_STRING)
+            continue;
+        if (fg_json_report(cx->json, it->out[0].loc, FG_D_UNUSED_OUTPUT, "nothing reads '%s'",
+                           it->out[0].text))
+            fg_diag_note(cx->json->diags, FG_NOWHERE,
+                         "a node's value is read by another node or is the loss");
+    }
+}
+
+/* ---- order ---- */
+typedef struct Visit {
+    uint32_t instance, next; /* operand to look at next */
+} Visit;
+typedef FG_VEC(Visit) Stack;
+
+/* The stack from the instance that is met again up to its top is the circle. */
+static void report_cycle(ModelCx *cx, const Stack *stack, uint32_t met)
+{
+    uint32_t first = stack->len;
+    while (first > 0 && stack->data[first - 1].instance != met)
+        first--;
+    FgBuf names;
+    fg_buf_init(&names, cx->arena);
+    for (uint32_t i = stack->len; i-- > first - 1;)
+        fg_buf_printf(&names, "'%s' -> ", cx->instances.data[stack->data[i].instance].out[0].text);
+    const Instance *closing = &cx->instances.data[stack->data[stack->len - 1].instance];
+    fg_buf_printf(&names, "'%s'", closing->out[0].text);
+    const Instance *start = &cx->instances.data[met];
+    if (!fg_json_report(cx->json, start->json->loc, FG_D_CYCLE,
+                        "these nodes depend on each other: %s", fg_buf_text(&names)))
+        return;
+    for (uint32_t i = first; i < stack->len && i < first + 8; i++) {
+        const Instance *it = &cx->instances.data[stack->data[i].instance];
+        fg_diag_note(cx->json->diags, it->json->loc, "'%s' is made here", it->out[0].text);
+    }
+}
+
+static void push(ModelCx *cx, Stack *stack, uint32_t instance)
+{
+    cx->instances.data[instance].mark = INSTANCE_OPEN;
+    Visit visit = {instance, 0};
+    fg_vec_push(cx->arena, stack, visit);
+}
+
+static void visit(ModelCx *cx, Stack *stack, uint32_t start)
+{
+    push(cx, stack, start);
+    while (stack->len) {
+        Visit *top = &stack->data[stack->len - 1];
+        Instance *it = &cx->instances.data[top->instance];
+        if (top->next == it->n_in) {
+            it->mark = INSTANCE_DONE;
+            fg_vec_push(cx->arena, &cx->order, top->instance);
+            stack->len--;
+            continue;
+        }
+        uint32_t id = it->operands[top->next++];
+        if (id == FG_NO_ID || cx->defs.data[id].kind != DEF_RESULT)
+            continue;
+        uint32_t needed = cx->defs.data[id].index;
+        if (cx->instances.data[needed].mark == INSTANCE_OPEN) {
+            report_cycle(cx, stack, needed);
+            it->failed = true;
+        } else if (cx->instances.data[needed].mark == INSTANCE_NEW) {
+            push(cx, stack, needed);
+        }
+    }
+}
+
+void fg_model_order(ModelCx *cx, const FgJson *root)
+{
+    for (uint32_t i = 0; i < cx->defs.len; i++) {
+        if (cx->defs.data[i].kind == DEF_ALIAS)
+            fg_model_resolve(cx, i);
+    }
+    for (uint32_t i = 0; i < cx->instances.len; i++)
+        resolve_instance(cx, &cx->instances.data[i]);
+    resolve_loss(cx, root);
+    report_unused(cx);
+    Stack stack = {0};
+    for (uint32_t i = 0; i < cx->instances.len; i++) {
+        if (cx->instances.data[i].mark == INSTANCE_NEW)
+            visit(cx, &stack, i);
+    }
+}

@@ -1,0 +1,247 @@
+/* Happens-before, and the proof that conflicting accesses follow it.
+ *
+ * A node happens before another of the same function when a path of program order (two nodes of one
+ * stream) and waits leads from one to the other. All streams join at the end of a function, so that
+ * functions are ordered whole, and one look at each function covers every period. The clock of a
+ * node says for each stream how many nodes of the function, counted in issue order, are complete
+ * when it starts. As waits may only name earlier nodes there is no cycle.
+ *
+ * Then one walk in issue order: every run of bytes remembers its last writer and, for each stream,
+ * its last reader since. A read must come after the writer, a write after writer and readers.
+ * Earlier accesses of the same kind and stream are covered by these by induction. Reads of two
+ * streams do not conflict. */
+#include "passes/check_internal.h"
+
+#include <string.h>
+
+/* For each stream: 1 + position of the last node known to be complete; 0 is none. */
+typedef struct Clock {
+    uint32_t seen[FG_N_STREAMS];
+} Clock;
+
+/* The accesses to a run of bytes: 1 + positions. */
+typedef struct Fact {
+    uint32_t writer, readers[FG_N_STREAMS];
+    uint32_t owner; /* 1 + root of the last access */
+} Fact;
+
+typedef struct Order {
+    FgCheck *check;
+    const FgCheckSpace *space;
+    const FgFunc *func;
+    Clock *clocks; /* by position */
+    FgCheckCells cells;
+    uint32_t waits, reuses;
+} Order;
+
+static const FgNode *node_at(const Order *order, uint32_t position)
+{
+    return &order->check->module->nodes.data[order->func->order.data[position]];
+}
+
+static void join(Clock *into, const Clock *from)
+{
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
+        if (from->seen[s] > into->seen[s])
+            into->seen[s] = from->seen[s];
+}
+
+/* True when the wait counts; reports it otherwise. */
+static bool wait_ok(Order *order, const FgNode *node, uint32_t position, uint32_t wait)
+{
+    FgCheck *check = order->check;
+    if (wait >= check->module->nodes.len || check->position[wait] == FG_CHECK_NONE ||
+        check->func[wait] != check->func[node->id]) {
+        fg_check_fail(check, node, 8, "it waits for #%u, which is no node of @%s", wait,
+                      order->func->name);
+        return false;
+    }
+    const FgNode *source = &check->module->nodes.data[wait];
+    const char *text = fg_check_node_text(check, source);
+    if (check->position[wait] >= position) {
+        fg_check_fail(check, node, 9,
+                      "it waits for %s, which is issued later: a cycle of waits; a wait may name "
+                      "earlier nodes only",
+                      text);
+        return false;
+    }
+    if (source->stream == node->stream)
+        fg_check_fail(check, node, 10, "it waits for %s on its own stream: the wait says nothing",
+                      text);
+    if (!fg_op_info(source->op)->call || !fg_op_info(node->op)->call) {
+        fg_check_fail(check, node, 11, "a wait between it and %s is never emitted: one has no call",
+                      text);
+        return false;
+    }
+    return true;
+}
+
+static void make_clocks(Order *order)
+{
+    Clock streams[FG_N_STREAMS]; /* what the next node of a stream knows */
+    memset(streams, 0, sizeof streams);
+    for (uint32_t i = 0; i < order->func->order.len; i++) {
+        const FgNode *node = node_at(order, i);
+        Clock *clock = &order->clocks[i];
+        *clock = streams[node->stream];
+        for (uint32_t k = 0; k < node->n_waits; k++) {
+            if (!wait_ok(order, node, i, node->waits[k]))
+                continue;
+            uint32_t at = order->check->position[node->waits[k]];
+            join(clock, &order->clocks[at]);
+            if (at + 1 > clock->seen[node_at(order, at)->stream])
+                clock->seen[node_at(order, at)->stream] = at + 1;
+            order->waits++;
+        }
+        streams[node->stream] = *clock;
+        if (fg_check_works(node))
+            streams[node->stream].seen[node->stream] = i + 1;
+    }
+}
+
+static bool before(const Order *order, uint32_t earlier, uint32_t later)
+{
+    return order->clocks[later].seen[node_at(order, earlier)->stream] > earlier;
+}
+
+static void unordered(Order *order, uint32_t at, uint32_t earlier, const FgCheckAccess *access,
+                      bool earlier_writes)
+{
+    FgCheck *check = order->check;
+    const FgNode *node = node_at(order, at), *other = node_at(order, earlier);
+    const char *value = fg_check_value_text(check, access->value);
+    const char *text = fg_check_node_text(check, other);
+    if (access->write)
+        fg_check_fail(check, node, 12,
+                      "it writes %s while %s may still %s the same bytes; it needs wait(#%u)",
+                      value, text, earlier_writes ? "write" : "read", other->id);
+    else if (other->op == FG_OP_gather)
+        fg_check_fail(
+            check, node, 13,
+            "it reads %s before its gather %s is known to be complete; it needs wait(#%u)", value,
+            text, other->id);
+    else
+        fg_check_fail(check, node, 14,
+                      "it reads %s while %s may still write the same bytes; it needs wait(#%u)",
+                      value, text, other->id);
+}
+
+/* Demands that the accesses so far to one run come before this one. True when it overwrites what
+ * another value left. */
+static bool check_run(Order *order, const Fact *fact, uint32_t at, const FgCheckAccess *access)
+{
+    uint32_t root = order->check->root[access->value];
+    if (fact->writer && fact->writer - 1 != at && !before(order, fact->writer - 1, at))
+        unordered(order, at, fact->writer - 1, access, true);
+    if (!access->write)
+        return false;
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+        uint32_t reader = fact->readers[s];
+        if (reader && reader - 1 != at && !before(order, reader - 1, at))
+            unordered(order, at, reader - 1, access, false);
+    }
+    return fact->owner && fact->owner - 1 != root;
+}
+
+static void check_access(Order *order, uint32_t at, const FgCheckAccess *access)
+{
+    FgCheckSpan span = order->space->spans[access->value];
+    if (span.lo >= span.hi)
+        return;
+    uint32_t stream = node_at(order, at)->stream, root = order->check->root[access->value];
+    bool reuse = false;
+    fg_check_cells_split(&order->cells, span);
+    for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&order->cells, i)) {
+        Fact *fact = fg_check_cells_at(&order->cells, i);
+        reuse |= check_run(order, fact, at, access);
+        fact->readers[stream] = at + 1;
+        fact->owner = root + 1;
+    }
+    if (!access->write)
+        return;
+    order->reuses += reuse && !access->scratch;
+    Fact *fact = fg_check_cells_merge(&order->cells, span);
+    *fact = (Fact){.writer = at + 1, .owner = root + 1};
+}
+
+/* Of the accesses of one node: its own operands must survive its writes, unless it works in place.
+ */
+static bool may_share(const FgNode *node, const FgCheckAccess *read, const FgCheckAccess *write,
+                      const FgCheckSpan *spans)
+{
+    if (read->value == write->value)
+        return node->op == FG_OP_all_reduce || read == write;
+    bool same = spans[read->value].lo == spans[write->value].lo &&
+                spans[read->value].hi == spans[write->value].hi;
+    return same && !write->scratch && node->n_results && write->value == node->results[0] &&
+           read->value == node->operands[0] &&
+           ((fg_op_info(node->op)->flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce);
+}
+
+static void check_own(Order *order, const FgNode *node, const FgCheckAccessVec *accesses)
+{
+    const FgCheckSpan *spans = order->space->spans;
+    for (uint32_t i = 0; i < accesses->len; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            const FgCheckAccess *a = &accesses->data[k], *b = &accesses->data[i];
+            bool overlap =
+                spans[a->value].lo < spans[b->value].hi && spans[b->value].lo < spans[a->value].hi;
+            if (!overlap || (!a->write && !b->write) || (!a->write && may_share(node, a, b, spans)))
+                continue;
+            fg_check_fail(order->check, node, 15, "its %s %s and %s share bytes%s",
+                          a->write ? "results" : "operand",
+                          fg_check_value_text(order->check, a->value),
+                          fg_check_value_text(order->check, b->value),
+                          a->write ? "" : ", and it does not work in place so");
+        }
+    }
+}
+
+/* A communicator serialises what it is given: on one stream, its order is the issue order, alike on
+ * every rank. */
+static void check_communicators(FgCheck *check)
+{
+    const FgModule *module = check->module;
+    const FgNode *users[2] = {NULL, NULL};
+    for (uint32_t f = 0; f < module->funcs.len; f++) {
+        for (uint32_t i = 0; i < module->funcs.data[f].order.len; i++) {
+            const FgNode *node = &module->nodes.data[module->funcs.data[f].order.data[i]];
+            if (!(fg_op_info(node->op)->flags & FG_OPF_COLLECTIVE))
+                continue;
+            const FgNode **user = &users[node->op != FG_OP_gather];
+            if (!*user)
+                *user = node;
+            if ((*user)->stream != node->stream)
+                fg_check_fail(check, node, 16,
+                              "it uses the %s communicator on stream %s, but %s does on stream %s: "
+                              "ranks could meet them in different orders and hang",
+                              node->op == FG_OP_gather ? "gather" : "reduce",
+                              fg_stream_name(node->stream), fg_check_node_text(check, *user),
+                              fg_stream_name((*user)->stream));
+        }
+    }
+}
+
+void fg_check_order(FgCheck *check, const FgCheckSpace *space, uint32_t *out_waits,
+                    uint32_t *out_reuses)
+{
+    Order order = {.check = check, .space = space};
+    FgCheckAccessVec accesses = {0};
+    fg_check_cells_init(&order.cells, check->arena, space->n, sizeof(Fact));
+    check_communicators(check);
+    for (uint32_t f = 0; f < check->module->funcs.len; f++) {
+        order.func = &check->module->funcs.data[f];
+        order.clocks = FG_NEW_ARRAY(check->arena, Clock, order.func->order.len);
+        make_clocks(&order);
+        fg_check_cells_reset(&order.cells);
+        for (uint32_t i = 0; i < order.func->order.len; i++) {
+            const FgNode *node = node_at(&order, i);
+            fg_check_accesses(check, node, &accesses);
+            check_own(&order, node, &accesses);
+            for (uint32_t k = 0; k < accesses.len; k++)
+                check_access(&order, i, &accesses.data[k]);
+        }
+    }
+    *out_waits = order.waits;
+    *out_reuses = order.reuses;
+}

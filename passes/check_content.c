@@ -1,0 +1,266 @@
+/* The proof that every read finds what it names.
+ *
+ * The functions are run in the order in which a program runs them: init, prologue, two periods,
+ * flush, and a period again (the seam after a flush, where no prologue runs). Every run of bytes
+ * remembers the value whose contents it holds, the node that wrote it, the execution of the
+ * function, and for a gathered copy the version of the weights. As conflicting accesses follow
+ * happens-before (check_clock.c), and that follows the issue order, what a read finds on any device
+ * is what it finds here.
+ *
+ * Middle bodies of accumulation run twice at most: every pair of neighbours that a longer period
+ * has occurs in that. */
+#include "passes/check_internal.h"
+
+#include <string.h>
+
+enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE };
+
+static const FgValue *value_at(const FgCheckWalk *walk, uint32_t id)
+{
+    return &walk->module->values.data[id];
+}
+
+FgOp fg_check_maker(const FgCheckWalk *walk, uint32_t value)
+{
+    const FgValue *it = value_at(walk, value);
+    return it->kind == FG_VALUE_RESULT && it->def < walk->module->nodes.len
+               ? walk->module->nodes.data[it->def].op
+               : FG_N_OPS;
+}
+
+/* ---- reads ---- */
+
+/* The bytes hold something else than what the read names. */
+static void wrong_content(FgCheckWalk *walk, const FgNode *node, uint32_t value,
+                          const FgCheckFact *fact)
+{
+    FgCheck *check = walk->check;
+    uint32_t root = check->root[value], held = fact->content - 1;
+    const char *text = fg_check_value_text(check, value);
+    uint32_t def = value_at(walk, check->content[value])->def;
+    if (value_at(walk, check->content[value])->kind == FG_VALUE_RESULT &&
+        def < walk->module->nodes.len && check->func[def] == check->func[node->id] &&
+        check->position[def] != FG_CHECK_NONE && check->position[def] > check->position[node->id])
+        fg_check_fail(check, node, R_EARLY, "it reads %s before %s makes it; issue that earlier",
+                      text, fg_check_node_text(check, &walk->module->nodes.data[def]));
+    else if (!fact->content)
+        fg_check_fail(check, node, R_UNWRITTEN, "it reads %s, whose bytes nothing has written",
+                      text);
+    else
+        fg_check_fail(check, node, R_OVERWRITTEN,
+                      "it reads %s, but %s wrote %s %s the same bytes; its memory was given away "
+                      "too early",
+                      text,
+                      fact->writer == FG_CHECK_NONE
+                          ? "the host"
+                          : fg_check_node_text(check, &walk->module->nodes.data[fact->writer]),
+                      fg_check_value_text(check, held),
+                      check->root[held] == root ? "in place into" : "into");
+}
+
+/* True when the contents are those that a read of `value` names. */
+static bool names(const FgCheckWalk *walk, uint32_t value, const FgCheckFact *fact)
+{
+    const FgCheck *check = walk->check;
+    if (!fact->content)
+        return false;
+    uint32_t held = fact->content - 1;
+    if (held == check->content[value])
+        return true;
+    /* A gradient buffer read whole: its slices were written under their own names. */
+    return value == check->root[value] && check->root[held] == value &&
+           fg_check_maker(walk, value) == FG_OP_grad_buffer;
+}
+
+static bool check_fact(FgCheckWalk *walk, const FgNode *node, uint32_t value,
+                       const FgCheckFact *fact)
+{
+    FgCheck *check = walk->check;
+    uint32_t root = check->root[value], errors = check->errors;
+    FgOp maker = fg_check_maker(walk, root);
+    if (!names(walk, value, fact)) {
+        wrong_content(walk, node, value, fact);
+        return false;
+    }
+    if (fact->released) {
+        const FgNode *release = &walk->module->nodes.data[fact->released - 1];
+        fg_check_fail(check, node, R_RELEASED,
+                      "it reads %s after its release %s; release it later or gather it again",
+                      fg_check_value_text(check, value), fg_check_node_text(check, release));
+    } else if (maker == FG_OP_gather) {
+        uint32_t bucket = walk->module->nodes.data[fact->writer].bucket;
+        if (bucket < walk->module->buckets.len && fact->version != walk->buckets[bucket].version)
+            fg_check_fail(check, node, R_STALE,
+                          "it reads stale weights: %s was gathered before the update of bucket %s; "
+                          "gather it after that",
+                          fg_check_value_text(check, value),
+                          walk->module->buckets.data[bucket].name);
+    } else if (value_at(walk, root)->kind == FG_VALUE_RESULT && fact->run != walk->run) {
+        fg_check_fail(
+            check, node, R_RUN,
+            "it reads %s as an earlier run of a function left it, before it is made again",
+            fg_check_value_text(check, value));
+    }
+    return check->errors == errors;
+}
+
+static void read_value(FgCheckWalk *walk, const FgNode *node, uint32_t value)
+{
+    FgCheckSpan span = walk->space->spans[value];
+    if (span.lo >= span.hi)
+        return;
+    uint32_t at = fg_check_cells_find(&walk->cells, span.lo);
+    for (; at < span.hi; at = fg_check_cells_next(&walk->cells, at))
+        if (!check_fact(walk, node, value, fg_check_cells_at(&walk->cells, at)))
+            return;
+}
+
+/* ---- writes ---- */
+
+static void write_value(FgCheckWalk *walk, uint32_t writer, uint32_t value, uint32_t version)
+{
+    FgCheckSpan span = walk->space->spans[value];
+    if (span.lo >= span.hi)
+        return;
+    FgCheckFact *fact = fg_check_cells_merge(&walk->cells, span);
+    *fact =
+        (FgCheckFact){.content = value + 1, .writer = writer, .run = walk->run, .version = version};
+}
+
+/* A slice is a part of a gradient buffer under its own name. */
+static bool is_slice(const FgCheckWalk *walk, uint32_t value)
+{
+    uint32_t root = walk->check->root[value];
+    return root != value && fg_check_maker(walk, root) == FG_OP_grad_buffer;
+}
+
+static void run_node(FgCheckWalk *walk, const FgNode *node, FgCheckAccessVec *accesses)
+{
+    if (fg_check_skipped(walk, node)) {
+        fg_check_step_node(walk, node);
+        return;
+    }
+    fg_check_accesses(walk->check, node, accesses);
+    for (uint32_t i = 0; i < accesses->len; i++) {
+        const FgCheckAccess *access = &accesses->data[i];
+        if (access->write && is_slice(walk, access->value))
+            fg_check_slice(walk, node, access->value);
+        else if (access->read)
+            read_value(walk, node, access->value);
+    }
+    fg_check_step_node(walk, node);
+    uint32_t version =
+        node->bucket < walk->module->buckets.len ? walk->buckets[node->bucket].version : 0;
+    for (uint32_t i = 0; i < accesses->len; i++)
+        if (accesses->data[i].write)
+            write_value(walk, node->id, accesses->data[i].value, version);
+}
+
+/* ---- the run of a program ---- */
+
+/* What the host puts in place: weights and moments before init, the batch before each body. */
+static bool host_writes(const FgCheckWalk *walk, const FgValue *value, bool start)
+{
+    if (value->kind != FG_VALUE_STATE || value->root != value->id)
+        return false;
+    if (value->role == FG_ROLE_INPUT)
+        return true;
+    if (value->role == FG_ROLE_SHARD) /* with a master, init casts it from that */
+        return start && value->index < walk->module->buckets.len &&
+               walk->module->buckets.data[value->index].master == FG_NO_ID;
+    return start && (value->role == FG_ROLE_MASTER || value->role == FG_ROLE_MOMENT1 ||
+                     value->role == FG_ROLE_MOMENT2 || value->role == FG_ROLE_SCALARS);
+}
+
+static void host(FgCheckWalk *walk, bool start)
+{
+    for (uint32_t i = 0; i < walk->module->values.len; i++)
+        if (host_writes(walk, value_at(walk, i), start))
+            write_value(walk, FG_CHECK_NONE, i, 0);
+}
+
+static const FgFunc *func_named(const FgModule *module, const char *name)
+{
+    for (uint32_t i = 0; i < module->funcs.len; i++)
+        if (!strcmp(module->funcs.data[i].name, name))
+            return &module->funcs.data[i];
+    return NULL;
+}
+
+static void run_func(FgCheckWalk *walk, const char *name)
+{
+    const FgFunc *func = func_named(walk->module, name);
+    FgCheckAccessVec accesses = {0};
+    if (!func)
+        return;
+    walk->run++;
+    for (uint32_t i = 0; i < func->order.len; i++)
+        run_node(walk, &walk->module->nodes.data[func->order.data[i]], &accesses);
+    fg_check_function_end(walk, func);
+}
+
+static void run_body(FgCheckWalk *walk, const char *name)
+{
+    host(walk, false);
+    run_func(walk, name);
+}
+
+static void run_period(FgCheckWalk *walk)
+{
+    fg_check_step_begin(walk);
+    if (walk->micro_steps == 1) {
+        run_body(walk, "step");
+    } else {
+        run_body(walk, "first");
+        for (uint32_t i = 2; i < walk->micro_steps; i++)
+            run_body(walk, "middle");
+        run_body(walk, "last");
+    }
+    fg_check_step_end(walk, false);
+}
+
+static void run_flush(FgCheckWalk *walk)
+{
+    if (!func_named(walk->module, "flush"))
+        return;
+    fg_check_step_begin(walk);
+    run_func(walk, "flush");
+    fg_check_step_end(walk, true);
+}
+
+static uint32_t micro_steps(const FgModule *module)
+{
+    int64_t steps = module->numerics.accumulate;
+    return steps > 4 ? 4 : steps < 1 ? 1 : (uint32_t)steps;
+}
+
+void fg_check_contents(FgCheck *check, const FgCheckSpace *space)
+{
+    const FgModule *module = check->module;
+    uint32_t n = module->values.len;
+    FgCheckWalk walk = {.check = check,
+                        .module = module,
+                        .space = space,
+                        .buckets = FG_NEW_ARRAY(check->arena, FgCheckBucket, module->buckets.len),
+                        .gathered = FG_NEW_ARRAY(check->arena, bool, n),
+                        .carried = FG_NEW_ARRAY(check->arena, bool, n),
+                        .released = FG_NEW_ARRAY(check->arena, bool, n),
+                        .open = FG_NEW_ARRAY(check->arena, bool, n),
+                        .micro_steps = micro_steps(module)};
+    fg_check_cells_init(&walk.cells, check->arena, space->n, sizeof(FgCheckFact));
+    for (uint32_t i = 0; i < module->buckets.len; i++)
+        walk.buckets[i].gradient = FG_NO_ID;
+    host(&walk, true);
+    run_func(&walk, "init");
+    run_func(&walk, "prologue");
+    for (uint32_t i = 0; i < n; i++)
+        walk.carried[i] = walk.gathered[i];
+    run_period(&walk);
+    run_period(&walk);
+    run_flush(&walk);
+    run_period(&walk);
+    for (uint32_t i = 0; i < n; i++)
+        if (walk.gathered[i] && !walk.released[i])
+            fg_check_fail_module(check, "the gathered %s is never released",
+                                 fg_check_value_text(check, i));
+}

@@ -1,0 +1,154 @@
+/* Private to the checker: what its three files share. None of the passes that make schedules
+ * includes this, and the checker includes nothing of theirs. */
+#ifndef FG_PASSES_CHECK_INTERNAL_H
+#define FG_PASSES_CHECK_INTERNAL_H
+
+#include "ir/op_table.h"
+
+#define FG_CHECK_NONE UINT32_MAX
+
+/* ---- reports ---- */
+typedef struct FgCheck {
+    FgArena *arena; /* scratch */
+    const FgModule *module;
+    uint32_t errors; /* reported so far; the walk ends after 20 */
+    uint64_t
+        *reported; /* node -> bits of rules already reported: periods repeat, messages do not */
+    uint32_t *position; /* node -> position in its function; NONE: stands in none */
+    uint32_t *func;     /* node -> function */
+    uint32_t *root;     /* value -> value that owns its memory */
+    uint32_t *content;  /* value -> value whose contents it names: views looked through */
+    bool *updates;      /* node -> reads what its results held */
+    FgIdVec workspaces; /* scratch states */
+    FgStrVec said;      /* messages without a node */
+} FgCheck;
+
+/* Reports a violation of `rule` (0..63) at a node, once. */
+void fg_check_fail(FgCheck *check, const FgNode *node, uint32_t rule, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The same without a node. */
+void fg_check_fail_module(FgCheck *check, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+const char *fg_check_node_text(const FgCheck *check,
+                               const FgNode *node); /* "#12 linear (layers.0.q)" */
+const char *fg_check_value_text(const FgCheck *check, uint32_t value); /* "%q.31" */
+
+/* ---- accesses ---- */
+typedef struct FgCheckAccess {
+    uint32_t value;
+    bool read, write;
+    bool scratch; /* what is written is never read */
+} FgCheckAccess;
+
+typedef FG_VEC(FgCheckAccess) FgCheckAccessVec;
+
+/* Does the node become a call that touches memory? Views, holds and releases do not. */
+bool fg_check_works(const FgNode *node);
+/* Everything that the node's call reads and writes; overwrites `out`. Nothing for nodes that do not
+ * work. */
+void fg_check_accesses(const FgCheck *check, const FgNode *node, FgCheckAccessVec *out);
+
+/* ---- addresses (check_memory.c) ---- */
+/* The addresses at which any access begins or ends, ascending. A value covers the cells lo..hi-1.
+ */
+typedef struct FgCheckSpan {
+    uint32_t lo, hi;
+} FgCheckSpan;
+
+typedef struct FgCheckSpace {
+    uint64_t *bounds;
+    uint32_t n;
+    FgCheckSpan *spans; /* by value; lo == hi for one without an address */
+} FgCheckSpace;
+
+/* Checks that every value that is accessed lies aligned inside its root, and that inside its
+ * region, and that states do not overlap; lays out the space. */
+void fg_check_space(FgCheck *check, FgCheckSpace *out);
+uint64_t fg_check_address(const FgModule *module, uint32_t value); /* FG_NO_OFFSET: none */
+
+/* A map from addresses to facts: runs of bounds that share one fact of `size` bytes. Splitting and
+ * merging touch bits. */
+typedef struct FgCheckCells {
+    uint64_t *starts; /* a bit for each bound at which a run begins */
+    char *facts;
+    size_t size;
+    uint32_t n;
+} FgCheckCells;
+
+void fg_check_cells_init(FgCheckCells *cells, FgArena *arena, uint32_t n, size_t size);
+void fg_check_cells_reset(FgCheckCells *cells); /* one run of zero bytes */
+/* Makes runs begin at both ends of the span. */
+void fg_check_cells_split(FgCheckCells *cells, FgCheckSpan span);
+/* Makes the span one run, which keeps the fact of its first one, and returns that. */
+void *fg_check_cells_merge(FgCheckCells *cells, FgCheckSpan span);
+uint32_t fg_check_cells_next(const FgCheckCells *cells,
+                             uint32_t at); /* begin of the next run, or n */
+uint32_t fg_check_cells_find(const FgCheckCells *cells,
+                             uint32_t at); /* begin of the run that holds `at` */
+
+static inline void *fg_check_cells_at(const FgCheckCells *cells, uint32_t at)
+{
+    return cells->facts + (size_t)at * cells->size;
+}
+
+/* ---- order (check_clock.c) ---- */
+/* Waits name earlier nodes of other streams; communicators keep to one stream; conflicting accesses
+ * are ordered by happens-before. Adds to waits and to reuses (overwrites, ordered, of what another
+ * value left). */
+void fg_check_order(FgCheck *check, const FgCheckSpace *space, uint32_t *out_waits,
+                    uint32_t *out_reuses);
+
+/* ---- contents (check_content.c) ---- */
+/* What a run of bytes holds. */
+typedef struct FgCheckFact {
+    uint32_t content;  /* 1 + value; 0: never written */
+    uint32_t writer;   /* node; NONE: the host */
+    uint32_t run;      /* which execution of a function wrote it */
+    uint32_t version;  /* of the bucket's weights, for gathered copies */
+    uint32_t released; /* 1 + node; 0: in use */
+    uint32_t reduced;  /* 1 + node; 0: not yet. Gradient buffers */
+} FgCheckFact;
+
+typedef struct FgCheckBucket {
+    uint32_t version;    /* updates so far */
+    uint32_t reductions; /* summed in the gradient slice now */
+    uint32_t gradient;   /* the value that holds it */
+    bool used;           /* an update has consumed it */
+    bool normed;         /* counted in the norm of this period */
+    uint32_t updates;    /* in this period, or flush */
+} FgCheckBucket;
+
+typedef struct FgCheckWalk {
+    FgCheck *check;
+    const FgModule *module;
+    const FgCheckSpace *space;
+    FgCheckCells cells; /* FgCheckFact */
+    FgCheckBucket *buckets;
+    bool *gathered;       /* gathered copy -> between gather and release */
+    bool *carried;        /* gathered before the first period */
+    bool *released;       /* gathered copy -> was released at some time */
+    bool *open;           /* gradient buffer -> begun, not reduced */
+    uint32_t run;         /* executions of functions so far */
+    uint32_t micro_steps; /* that this walk gives a period */
+    bool valid;           /* the pending update is not skipped */
+    bool norm_begun, norm_reduced, clipped, loss_begun; /* in this period */
+} FgCheckWalk;
+
+/* Runs init, prologue, two periods, flush and another period, and demands that every read finds
+ * what it names. */
+void fg_check_contents(FgCheck *check, const FgCheckSpace *space);
+/* The op that makes a value; FG_N_OPS for states. */
+FgOp fg_check_maker(const FgCheckWalk *walk, uint32_t value);
+
+/* ---- rules of a step (check_step.c) ---- */
+/* A slice of a gradient buffer is about to be written. */
+void fg_check_slice(FgCheckWalk *walk, const FgNode *node, uint32_t value);
+/* The rules of one node: after its reads were checked, before its writes. */
+void fg_check_step_node(FgCheckWalk *walk, const FgNode *node);
+/* The device skips it: the pending update of a first step. */
+bool fg_check_skipped(const FgCheckWalk *walk, const FgNode *node);
+void fg_check_step_begin(FgCheckWalk *walk); /* a period, or flush */
+void fg_check_step_end(FgCheckWalk *walk, bool flush);
+void fg_check_function_end(FgCheckWalk *walk, const FgFunc *func);
+
+#endif

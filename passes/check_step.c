@@ -1,0 +1,443 @@
+/* The rules of a training step, on top of the contents of memory: a gathered copy is gathered once
+ * and released once, in turn; each slice of a gradient buffer is written, then added to, then
+ * reduced once with all slices in place; each trainable bucket is updated exactly once a period,
+ * with the reductions of all micro-steps of one step; the norm counts each bucket once, after its
+ * last reduction, and is complete before it is used.
+ *
+ * With clipping the update is pending: it belongs to the step before, and the device skips it where
+ * there is none (the first period, and the one after a flush). */
+#include "passes/check_internal.h"
+
+#include <string.h>
+
+enum {
+    R_AGAIN = 30,
+    R_RELEASE,
+    R_GIVEN_AWAY,
+    R_SIZE,
+    R_BUCKET,
+    R_BEGUN,
+    R_NOT_BEGUN,
+    R_LATE,
+    R_FIRST,
+    R_LOST,
+    R_REDUCED,
+    R_PART,
+    R_UNUSED,
+    R_ADDS,
+    R_PARTIAL,
+    R_TWICE,
+    R_NORM,
+    R_NORM_TWICE,
+    R_NORM_FIRST,
+    R_CLIP,
+    R_LOSS
+};
+
+static const FgValue *value_at(const FgCheckWalk *walk, uint32_t id)
+{
+    return &walk->module->values.data[id];
+}
+
+static uint64_t elements(const FgCheckWalk *walk, uint32_t id)
+{
+    return (uint64_t)fg_type_elements(value_at(walk, id)->type);
+}
+
+static const char *text(const FgCheckWalk *walk, uint32_t id)
+{
+    return fg_check_value_text(walk->check, id);
+}
+
+/* The bucket that a node works on, or NULL after a report. */
+static const FgBucket *bucket_of(FgCheckWalk *walk, const FgNode *node)
+{
+    if (node->bucket < walk->module->buckets.len)
+        return &walk->module->buckets.data[node->bucket];
+    fg_check_fail(walk->check, node, R_BUCKET, "it names no bucket");
+    return NULL;
+}
+
+/* ---- gathered copies ---- */
+
+static void gather(FgCheckWalk *walk, const FgNode *node)
+{
+    const FgBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    uint32_t copy = walk->check->root[node->results[0]], shard = node->operands[0];
+    if (shard != bucket->shard)
+        fg_check_fail(walk->check, node, R_BUCKET, "it gathers %s, which is not the shard of %s",
+                      text(walk, shard), bucket->name);
+    if (elements(walk, copy) != elements(walk, shard) * walk->module->ranks)
+        fg_check_fail(walk->check, node, R_SIZE, "%s is not %u times as large as %s",
+                      text(walk, copy), walk->module->ranks, text(walk, shard));
+    if (walk->gathered[copy])
+        fg_check_fail(walk->check, node, R_AGAIN,
+                      "it gathers %s again, which was not released since the last time",
+                      text(walk, copy));
+    walk->gathered[copy] = true;
+}
+
+static void release(FgCheckWalk *walk, const FgNode *node)
+{
+    FgCheck *check = walk->check;
+    uint32_t root = check->root[node->operands[0]];
+    FgOp maker = fg_check_maker(walk, root);
+    if (maker == FG_OP_gather && !walk->gathered[root]) {
+        fg_check_fail(check, node, R_RELEASE,
+                      "it releases %s, which is not gathered here: a gather has one release",
+                      text(walk, root));
+        return;
+    }
+    if (walk->open[root])
+        fg_check_fail(check, node, R_RELEASE, "it releases %s before its reduction",
+                      text(walk, root));
+    walk->gathered[root] = false;
+    walk->released[root] = true;
+    FgCheckSpan span = walk->space->spans[root];
+    if (span.lo >= span.hi)
+        return;
+    fg_check_cells_split(&walk->cells, span);
+    for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&walk->cells, i)) {
+        FgCheckFact *fact = fg_check_cells_at(&walk->cells, i);
+        if (!fact->content || check->root[fact->content - 1] != root)
+            fg_check_fail(check, node, R_GIVEN_AWAY,
+                          "it releases %s, whose bytes hold %s: memory was given away before the "
+                          "release",
+                          text(walk, root),
+                          fact->content ? text(walk, fact->content - 1) : "nothing");
+        else if (fact->released)
+            fg_check_fail(check, node, R_RELEASE, "it releases %s a second time", text(walk, root));
+        else
+            fact->released = node->id + 1;
+    }
+}
+
+/* ---- gradients ---- */
+
+static void grad_buffer(FgCheckWalk *walk, const FgNode *node)
+{
+    uint32_t buffer = walk->check->root[node->results[0]];
+    if (walk->open[buffer])
+        fg_check_fail(walk->check, node, R_BEGUN, "it begins %s again before its reduction",
+                      text(walk, buffer));
+    walk->open[buffer] = true;
+}
+
+void fg_check_slice(FgCheckWalk *walk, const FgNode *node, uint32_t value)
+{
+    FgCheck *check = walk->check;
+    FgCheckSpan span = walk->space->spans[value];
+    uint32_t root = check->root[value];
+    if (span.lo >= span.hi)
+        return;
+    uint32_t at = fg_check_cells_find(&walk->cells, span.lo);
+    for (; at < span.hi; at = fg_check_cells_next(&walk->cells, at)) {
+        const FgCheckFact *fact = fg_check_cells_at(&walk->cells, at);
+        uint32_t held = fact->content - 1;
+        if (!fact->content || check->root[held] != root || fact->run != walk->run) {
+            fg_check_fail(check, node, R_NOT_BEGUN,
+                          "it writes a gradient into %s, which has not begun (grad_buffer)",
+                          text(walk, root));
+            return;
+        }
+        if (fact->reduced || fact->released)
+            fg_check_fail(check, node, R_LATE,
+                          "it contributes to %s after its reduction: the contribution is lost",
+                          text(walk, root));
+        bool written = held != root;
+        if (check->updates[node->id] && (!written || walk->space->spans[held].lo != span.lo ||
+                                         walk->space->spans[held].hi != span.hi))
+            fg_check_fail(check, node, R_FIRST,
+                          "it adds to %s, which no earlier contribution has written; the first one "
+                          "must not accumulate",
+                          text(walk, value));
+        if (!check->updates[node->id] && written)
+            fg_check_fail(check, node, R_LOST,
+                          "it overwrites %s of an earlier contribution; it must accumulate",
+                          text(walk, held));
+    }
+}
+
+static uint32_t bound_at(const FgCheckSpace *space, uint64_t address)
+{
+    uint32_t lo = 0, hi = space->n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (space->bounds[mid] < address)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < space->n && space->bounds[lo] == address ? lo : FG_CHECK_NONE;
+}
+
+/* Has a contribution written exactly this parameter's slice of the buffer? */
+static bool slice_written(FgCheckWalk *walk, uint32_t buffer, const FgParam *param)
+{
+    FgCheck *check = walk->check;
+    uint64_t size = fg_dtype_bytes(value_at(walk, buffer)->type->dtype);
+    uint64_t begin = fg_check_address(walk->module, buffer) + param->bucket_offset * size;
+    uint64_t end = begin + (uint64_t)fg_type_elements(param->type) * size;
+    FgCheckSpan want = {bound_at(walk->space, begin), bound_at(walk->space, end)};
+    if (want.lo == FG_CHECK_NONE || want.hi == FG_CHECK_NONE)
+        return false;
+    uint32_t at = fg_check_cells_find(&walk->cells, want.lo);
+    for (; at < want.hi; at = fg_check_cells_next(&walk->cells, at)) {
+        const FgCheckFact *fact = fg_check_cells_at(&walk->cells, at);
+        uint32_t held = fact->content - 1;
+        if (!fact->content || held == buffer || check->root[held] != buffer ||
+            walk->space->spans[held].lo != want.lo || walk->space->spans[held].hi != want.hi)
+            return false;
+    }
+    return true;
+}
+
+static void check_parts(FgCheckWalk *walk, const FgNode *node, const FgBucket *bucket,
+                        uint32_t buffer)
+{
+    for (uint32_t i = 0; i < bucket->n_params; i++) {
+        const FgParam *param = &walk->module->params.data[bucket->params[i]];
+        if (!slice_written(walk, buffer, param))
+            fg_check_fail(walk->check, node, R_PART,
+                          "it reduces %s before the gradient of \"%s\" is written there",
+                          text(walk, buffer), param->name);
+    }
+    FgCheckSpan span = walk->space->spans[buffer];
+    if (span.lo >= span.hi)
+        return;
+    fg_check_cells_split(&walk->cells, span);
+    for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&walk->cells, i))
+        ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
+}
+
+static void reduce_scatter(FgCheckWalk *walk, const FgNode *node)
+{
+    FgCheck *check = walk->check;
+    const FgBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    uint32_t buffer = check->root[node->operands[0]], slice = node->results[0];
+    if (fg_check_maker(walk, buffer) != FG_OP_grad_buffer || !walk->open[buffer])
+        fg_check_fail(check, node, R_REDUCED,
+                      "it reduces %s, which has not begun or was reduced already: gradients would "
+                      "count twice",
+                      text(walk, buffer));
+    walk->open[buffer] = false;
+    if (elements(walk, buffer) != bucket->elements ||
+        elements(walk, slice) * walk->module->ranks != bucket->elements)
+        fg_check_fail(check, node, R_SIZE, "%s and %s do not have the sizes of bucket %s",
+                      text(walk, buffer), text(walk, slice), bucket->name);
+    check_parts(walk, node, bucket, buffer);
+    if (!check->updates[node->id]) {
+        if (state->reductions && !state->used)
+            fg_check_fail(
+                check, node, R_UNUSED,
+                "it overwrites the reduced gradient of %s that no update has used; it must "
+                "accumulate, or follow the update",
+                bucket->name);
+        state->reductions = 0;
+        state->used = false;
+        state->gradient = slice;
+    } else if (!state->reductions || state->used || state->gradient != slice) {
+        fg_check_fail(check, node, R_ADDS, "it adds to %s, which holds no gradient of this step",
+                      text(walk, slice));
+    }
+    state->reductions++;
+}
+
+/* ---- norm, clipping, loss ---- */
+
+static void norm_add(FgCheckWalk *walk, const FgNode *node)
+{
+    FgCheck *check = walk->check;
+    const FgBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    if (check->content[node->operands[0]] != state->gradient ||
+        state->reductions != walk->micro_steps)
+        fg_check_fail(check, node, R_NORM,
+                      "it counts the gradient of %s before the reductions of all micro-steps",
+                      bucket->name);
+    if (state->normed || walk->norm_reduced)
+        fg_check_fail(check, node, R_NORM_TWICE, "it counts the gradient of %s %s", bucket->name,
+                      state->normed ? "a second time" : "after the norm was reduced");
+    if (check->updates[node->id] != walk->norm_begun)
+        fg_check_fail(check, node, R_NORM_FIRST,
+                      "the first norm_add of a step must start from zero, and only that");
+    state->normed = walk->norm_begun = true;
+}
+
+/* Does the norm hold all buckets? Reports the first that it does not. */
+static void norm_complete(FgCheckWalk *walk, const FgNode *node)
+{
+    for (uint32_t i = 0; i < walk->module->buckets.len; i++) {
+        if (walk->module->buckets.data[i].trainable && !walk->buckets[i].normed) {
+            fg_check_fail(walk->check, node, R_NORM,
+                          "it takes the norm before bucket %s is counted in it",
+                          walk->module->buckets.data[i].name);
+            return;
+        }
+    }
+}
+
+static void all_reduce(FgCheckWalk *walk, const FgNode *node)
+{
+    const FgValue *root = value_at(walk, walk->check->root[node->operands[0]]);
+    if (root->role != FG_ROLE_NORM)
+        return;
+    norm_complete(walk, node);
+    if (walk->norm_reduced)
+        fg_check_fail(walk->check, node, R_NORM_TWICE, "it sums the norm over ranks a second time");
+    walk->norm_reduced = true;
+}
+
+static void clip_factor(FgCheckWalk *walk, const FgNode *node)
+{
+    norm_complete(walk, node);
+    if (walk->module->ranks > 1 && !walk->norm_reduced)
+        fg_check_fail(walk->check, node, R_CLIP, "it reads the norm before its sum over ranks");
+    if (walk->clipped)
+        fg_check_fail(walk->check, node, R_CLIP, "it makes the factor of this step a second time");
+    walk->clipped = true;
+}
+
+static void loss_add(FgCheckWalk *walk, const FgNode *node)
+{
+    if (walk->check->updates[node->id] != walk->loss_begun)
+        fg_check_fail(walk->check, node, R_LOSS,
+                      "the first loss_add of a step must start from zero, and only that");
+    walk->loss_begun = true;
+}
+
+/* ---- updates ---- */
+
+static bool is_pending(const FgNode *node)
+{
+    return node->op == FG_OP_adamw && fg_node_attr(node, "pending")->i != 0;
+}
+
+bool fg_check_skipped(const FgCheckWalk *walk, const FgNode *node)
+{
+    return !walk->valid && is_pending(node);
+}
+
+static void check_states(FgCheckWalk *walk, const FgNode *node, const FgBucket *bucket)
+{
+    const uint32_t want[] = {bucket->master, bucket->moment1, bucket->moment2, bucket->shard};
+    for (uint32_t i = 0; i < 4 && i < node->n_results; i++) {
+        if (node->results[i] != want[i])
+            fg_check_fail(walk->check, node, R_BUCKET,
+                          "its result %u is not the state of bucket %s", i, bucket->name);
+        else if (want[i] != FG_NO_ID &&
+                 elements(walk, want[i]) * walk->module->ranks != bucket->elements)
+            fg_check_fail(walk->check, node, R_SIZE, "%s does not have the size of a slice of %s",
+                          text(walk, want[i]), bucket->name);
+    }
+}
+
+static void adamw(FgCheckWalk *walk, const FgNode *node)
+{
+    FgCheck *check = walk->check;
+    const FgBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    check_states(walk, node, bucket);
+    if (++state->updates > 1)
+        fg_check_fail(check, node, R_TWICE, "it updates bucket %s a second time in a step",
+                      bucket->name);
+    if (fg_check_skipped(walk, node))
+        return;
+    if (state->reductions != walk->micro_steps ||
+        check->content[node->operands[0]] != state->gradient)
+        fg_check_fail(check, node, R_PARTIAL,
+                      "it updates bucket %s with %u of %u reductions of a step", bucket->name,
+                      check->content[node->operands[0]] == state->gradient ? state->reductions : 0,
+                      walk->micro_steps);
+    else if (state->used)
+        fg_check_fail(check, node, R_TWICE, "it applies a gradient of bucket %s a second time",
+                      bucket->name);
+    if (walk->module->numerics.clip > 0.0 && !is_pending(node) && !walk->clipped)
+        fg_check_fail(check, node, R_CLIP, "it updates before the clipping factor is known");
+    state->used = true;
+    state->version++;
+}
+
+void fg_check_step_node(FgCheckWalk *walk, const FgNode *node)
+{
+    static const struct {
+        FgOp op;
+        void (*rule)(FgCheckWalk *walk, const FgNode *node);
+    } rules[] = {{FG_OP_gather, gather},           {FG_OP_release, release},
+                 {FG_OP_grad_buffer, grad_buffer}, {FG_OP_reduce_scatter, reduce_scatter},
+                 {FG_OP_norm_add, norm_add},       {FG_OP_all_reduce, all_reduce},
+                 {FG_OP_clip_factor, clip_factor}, {FG_OP_adamw, adamw},
+                 {FG_OP_loss_add, loss_add}};
+    for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].op == node->op)
+            rules[i].rule(walk, node);
+}
+
+/* ---- borders ---- */
+
+void fg_check_step_begin(FgCheckWalk *walk)
+{
+    walk->norm_begun = walk->norm_reduced = walk->clipped = walk->loss_begun = false;
+    for (uint32_t i = 0; i < walk->module->buckets.len; i++) {
+        walk->buckets[i].updates = 0;
+        walk->buckets[i].normed = false;
+    }
+}
+
+static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
+{
+    const FgBucket *bucket = &walk->module->buckets.data[index];
+    const FgCheckBucket *state = &walk->buckets[index];
+    const char *where = flush ? "@flush" : "the step";
+    if (!bucket->trainable) {
+        if (state->updates)
+            fg_check_fail_module(walk->check, "%s updates bucket %s, which is not trainable", where,
+                                 bucket->name);
+        return;
+    }
+    if (!state->updates)
+        fg_check_fail_module(walk->check, "%s does not update bucket %s", where, bucket->name);
+    bool pending = walk->module->numerics.clip > 0.0 && !flush;
+    if (!flush && state->reductions != walk->micro_steps)
+        fg_check_fail_module(walk->check, "%s ends with %u of %u reductions of bucket %s", where,
+                             state->reductions, walk->micro_steps, bucket->name);
+    else if (pending && state->used)
+        fg_check_fail_module(walk->check, "%s does not reduce the gradient of bucket %s", where,
+                             bucket->name);
+    else if (!pending && !state->used)
+        fg_check_fail_module(walk->check, "%s leaves the reduced gradient of bucket %s unused",
+                             where, bucket->name);
+}
+
+void fg_check_step_end(FgCheckWalk *walk, bool flush)
+{
+    for (uint32_t i = 0; i < walk->module->buckets.len; i++)
+        bucket_end(walk, i, flush);
+    if (!flush && walk->module->numerics.clip > 0.0 && !walk->clipped)
+        fg_check_fail_module(walk->check, "the step makes no clipping factor");
+    walk->valid = !flush && walk->module->numerics.clip > 0.0;
+    for (uint32_t i = 0; i < walk->module->values.len; i++)
+        if (walk->gathered[i] != walk->carried[i])
+            fg_check_fail_module(walk->check,
+                                 "%s is %s at the end of a step, but %s before the first one",
+                                 text(walk, i), walk->gathered[i] ? "gathered" : "released",
+                                 walk->carried[i] ? "gathered" : "not");
+}
+
+void fg_check_function_end(FgCheckWalk *walk, const FgFunc *func)
+{
+    for (uint32_t i = 0; i < walk->module->values.len; i++) {
+        if (walk->open[i])
+            fg_check_fail_module(walk->check, "@%s never reduces %s", func->name, text(walk, i));
+        walk->open[i] = false;
+    }
+}

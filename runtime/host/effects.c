@@ -1,0 +1,219 @@
+/* A recursive-descent evaluator, straight on the text: an effects string is short, and only checked
+ * mode reads it. */
+#include "runtime/host/effects.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "runtime/host/elements.h"
+
+typedef struct Reader {
+    const char *at;
+    const FgCall *call;
+    uint32_t rank, ranks;
+    bool bad; /* nothing is read any more */
+} Reader;
+
+static void skip_space(Reader *reader)
+{
+    while (*reader->at == ' ')
+        reader->at++;
+}
+
+static bool accept(Reader *reader, char sign)
+{
+    skip_space(reader);
+    if (reader->bad || *reader->at != sign)
+        return false;
+    reader->at++;
+    return true;
+}
+
+static void expect(Reader *reader, char sign)
+{
+    if (!accept(reader, sign))
+        reader->bad = true;
+}
+
+typedef struct Word {
+    const char *text;
+    size_t length;
+} Word;
+
+static bool is_word_sign(char sign)
+{
+    return isalnum((unsigned char)sign) || sign == '_';
+}
+
+static Word read_word(Reader *reader)
+{
+    skip_space(reader);
+    Word word = {reader->at, 0};
+    while (is_word_sign(word.text[word.length]))
+        word.length++;
+    if (reader->bad || word.length == 0) {
+        reader->bad = true;
+        return (Word){reader->at, 0};
+    }
+    reader->at += word.length;
+    return word;
+}
+
+static bool word_is(Word word, const char *text)
+{
+    return strlen(text) == word.length && memcmp(text, word.text, word.length) == 0;
+}
+
+/* The index of an argument in "(a, b, ...)". */
+static uint32_t find_arg(Reader *reader, Word word)
+{
+    const char *name = reader->call->info->args + 1;
+    for (uint32_t i = 0; i < reader->call->n_args; i++) {
+        size_t length = strcspn(name, ",)");
+        if (length == word.length && memcmp(name, word.text, length) == 0)
+            return i;
+        name += length;
+        name += strspn(name, ", ");
+    }
+    reader->bad = true;
+    reader->at = word.text;
+    return 0;
+}
+
+static uint64_t read_sum(Reader *reader);
+
+static uint64_t read_factor(Reader *reader)
+{
+    if (accept(reader, '(')) {
+        uint64_t value = read_sum(reader);
+        expect(reader, ')');
+        return value;
+    }
+    Word word = read_word(reader);
+    if (reader->bad)
+        return 0;
+    if (isdigit((unsigned char)*word.text)) {
+        uint64_t value = 0;
+        for (size_t i = 0; i < word.length; i++)
+            value = 10 * value + (uint64_t)(word.text[i] - '0');
+        return value;
+    }
+    if (word_is(word, "ranks"))
+        return reader->ranks;
+    if (word_is(word, "rank"))
+        return reader->rank;
+    if (word_is(word, "size")) {
+        expect(reader, '(');
+        uint32_t arg = find_arg(reader, read_word(reader));
+        expect(reader, ')');
+        return reader->bad ? 0 : fg_dtype_bytes(reader->call->args[arg]);
+    }
+    uint32_t arg = find_arg(reader, word);
+    return reader->bad ? 0 : reader->call->args[arg];
+}
+
+static uint64_t read_term(Reader *reader)
+{
+    uint64_t value = read_factor(reader);
+    for (;;) {
+        if (accept(reader, '*')) {
+            uint64_t factor = read_factor(reader);
+            if (factor && value > UINT64_MAX / factor)
+                reader->bad = true;
+            value *= factor;
+        } else if (accept(reader, '/')) {
+            uint64_t divisor = read_factor(reader);
+            if (divisor == 0)
+                reader->bad = true;
+            else
+                value /= divisor;
+        } else {
+            return value;
+        }
+    }
+}
+
+static uint64_t read_sum(Reader *reader)
+{
+    uint64_t value = read_term(reader);
+    while (accept(reader, '+')) {
+        uint64_t more = read_term(reader);
+        if (value > UINT64_MAX - more)
+            reader->bad = true;
+        value += more;
+    }
+    return value;
+}
+
+static bool effect_kind(Word word, FgEffectKind *kind, bool *fresh)
+{
+    static const struct {
+        const char *name;
+        FgEffectKind kind;
+    } kinds[] = {{"read", FG_EFFECT_READ},       {"write", FG_EFFECT_WRITE},
+                 {"update", FG_EFFECT_UPDATE},   {"fresh", FG_EFFECT_WRITE},
+                 {"release", FG_EFFECT_RELEASE}, {"inplace", FG_EFFECT_INPLACE},
+                 {"comm", FG_EFFECT_COMM}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (word_is(word, kinds[i].name)) {
+            *kind = kinds[i].kind;
+            *fresh = word_is(word, "fresh");
+            return true;
+        }
+    return false;
+}
+
+/* One effect; false when its buffer is absent. */
+static bool read_effect(Reader *reader, FgEffect *effect)
+{
+    bool fresh = false;
+    *effect = (FgEffect){0};
+    if (!effect_kind(read_word(reader), &effect->kind, &fresh))
+        reader->bad = true;
+    expect(reader, '(');
+    Word name = read_word(reader);
+    if (effect->kind == FG_EFFECT_COMM) {
+        effect->arg = word_is(name, "reduce");
+        expect(reader, ')');
+        return true;
+    }
+    effect->arg = find_arg(reader, name);
+    expect(reader, ',');
+    if (effect->kind == FG_EFFECT_INPLACE) {
+        effect->other = find_arg(reader, read_word(reader));
+        expect(reader, ')');
+        return true;
+    }
+    effect->bytes = read_sum(reader);
+    if (fresh) {
+        expect(reader, ',');
+        uint32_t flag = find_arg(reader, read_word(reader));
+        if (!reader->bad && reader->call->args[flag])
+            effect->kind = FG_EFFECT_UPDATE;
+    }
+    expect(reader, ')');
+    if (reader->bad)
+        return false;
+    effect->begin = reader->call->args[effect->arg];
+    effect->scratch = word_is(name, "ws");
+    return effect->begin != FG_RT_NONE;
+}
+
+uint32_t fg_effects_count(const char *effects)
+{
+    uint32_t count = 0;
+    for (; *effects; effects++)
+        count += *effects == '(';
+    return count;
+}
+
+int32_t fg_effects_read(const FgCall *call, uint32_t rank, uint32_t ranks, FgEffect *out,
+                        const char **bad)
+{
+    Reader reader = {call->info->effects, call, rank, ranks, false};
+    int32_t n = 0;
+    for (skip_space(&reader); *reader.at && !reader.bad; skip_space(&reader))
+        n += read_effect(&reader, &out[n]);
+    *bad = reader.at;
+    return reader.bad ? -1 : n;
+}

@@ -1,0 +1,31 @@
+/* The declared effects of a call, evaluated on its arguments. docs/runtime.md has the grammar. */
+#ifndef FG_RUNTIME_HOST_EFFECTS_H
+#define FG_RUNTIME_HOST_EFFECTS_H
+
+#include "runtime/host/cx.h"
+
+typedef enum FgEffectKind {
+    FG_EFFECT_READ,
+    FG_EFFECT_WRITE,
+    FG_EFFECT_UPDATE, /* read and write */
+    FG_EFFECT_RELEASE,
+    FG_EFFECT_INPLACE, /* argument `arg` may be the memory of argument `other` */
+    FG_EFFECT_COMM     /* `arg` is 0 for gather, 1 for reduce */
+} FgEffectKind;
+
+typedef struct FgEffect {
+    FgEffectKind kind;
+    uint32_t arg, other; /* indices of integer arguments */
+    uint64_t begin, bytes;
+    bool scratch; /* the workspace: written, but nothing of it is kept */
+} FgEffect;
+
+/* At most so many effects come from a text. */
+uint32_t fg_effects_count(const char *effects);
+
+/* Writes the effects of a call to `out`; those of absent buffers are left out. Returns their
+ * number, or -1 with *bad at the text that is no effect, names no argument, or overflows. */
+int32_t fg_effects_read(const FgCall *call, uint32_t rank, uint32_t ranks, FgEffect *out,
+                        const char **bad);
+
+#endif

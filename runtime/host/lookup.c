@@ -1,0 +1,93 @@
+/* Embedding lookup and its gradient. */
+#include <inttypes.h>
+
+#include "runtime/host/elements.h"
+#include "runtime/host/gemm.h"
+#include "runtime/host/kernels.h"
+
+static bool ids_are_valid(FgRtCx *cx, const int32_t *ids, uint64_t tokens, uint64_t vocab)
+{
+    for (uint64_t t = 0; t < tokens; t++)
+        if (ids[t] < 0 || (uint64_t)ids[t] >= vocab) {
+            fg_rt_raise(cx, "token %" PRIu64 " is %" PRId32 "; the vocabulary has %" PRIu64 " rows",
+                        t, ids[t], vocab);
+            return false;
+        }
+    return true;
+}
+
+void fg_host_embedding(FgRtCx *cx, uint64_t ids, uint64_t w, uint64_t y, uint64_t tokens,
+                       uint64_t hidden, uint64_t vocab, uint64_t dt)
+{
+    const int32_t *id = fg_at(cx, ids);
+    if (!ids_are_valid(cx, id, tokens, vocab))
+        return;
+    uint64_t row = hidden * fg_dtype_bytes(dt);
+    for (uint64_t t = 0; t < tokens; t++)
+        memcpy(fg_at(cx, y + t * row), fg_at(cx, w + (uint64_t)id[t] * row), row);
+}
+
+/* Token numbers by id, equal ids by position: merge sort from `order` with `spare`, n each. Returns
+ * the sorted one. */
+static const uint32_t *sort_tokens(const int32_t *ids, uint64_t n, uint32_t *order, uint32_t *spare)
+{
+    for (uint64_t i = 0; i < n; i++)
+        order[i] = (uint32_t)i;
+    for (uint64_t width = 1; width < n; width *= 2) {
+        for (uint64_t begin = 0; begin < n; begin += 2 * width) {
+            uint64_t middle = fg_min(begin + width, n), end = fg_min(begin + 2 * width, n);
+            uint64_t left = begin, right = middle;
+            for (uint64_t to = begin; to < end; to++) {
+                bool take_left =
+                    left < middle && (right >= end || ids[order[left]] <= ids[order[right]]);
+                spare[to] = order[take_left ? left++ : right++];
+            }
+        }
+        uint32_t *swap = order;
+        order = spare;
+        spare = swap;
+    }
+    return order;
+}
+
+/* One row of the gradient: the sum of dy[tokens[0..n)], by column chunks. */
+static void sum_row(const void *dy, uint64_t dt, const uint32_t *tokens, uint64_t n,
+                    uint64_t hidden, void *dw, uint64_t wire, uint64_t row, bool accumulate)
+{
+    for (uint64_t col = 0; col < hidden; col += FG_CHUNK) {
+        uint64_t count = fg_min(FG_CHUNK, hidden - col);
+        float sum[FG_CHUNK] = {0}, scratch[FG_CHUNK];
+        for (uint64_t t = 0; t < n; t++) {
+            const float *from = fg_load(dy, dt, tokens[t] * hidden + col, count, scratch);
+            for (uint64_t i = 0; i < count; i++)
+                sum[i] += from[i];
+        }
+        fg_store_sum(dw, wire, row * hidden + col, count, sum, accumulate);
+    }
+}
+
+void fg_host_embedding_dw(FgRtCx *cx, uint64_t ids, uint64_t dy, uint64_t dw, uint64_t tokens,
+                          uint64_t hidden, uint64_t vocab, uint64_t padding, uint64_t dt,
+                          uint64_t wire, uint64_t accumulate, uint64_t ws, uint64_t ws_bytes)
+{
+    const int32_t *id = fg_at(cx, ids);
+    if (tokens > UINT32_MAX) {
+        fg_rt_raise(cx, "%" PRIu64 " tokens in one call are too many", tokens);
+        return;
+    }
+    FgWorkspace scratch = fg_workspace(cx, ws, ws_bytes);
+    if (!ids_are_valid(cx, id, tokens, vocab) || !fg_workspace_holds(cx, scratch, 2 * tokens))
+        return;
+    if (!accumulate)
+        memset(fg_at(cx, dw), 0, vocab * hidden * fg_dtype_bytes(wire));
+    uint32_t *space = (uint32_t *)(void *)scratch.data;
+    const uint32_t *order = sort_tokens(id, tokens, space, space + tokens);
+    for (uint64_t begin = 0, end; begin < tokens; begin = end) {
+        int32_t row = id[order[begin]];
+        for (end = begin + 1; end < tokens && id[order[end]] == row; end++)
+            ;
+        if ((uint64_t)row != padding)
+            sum_row(fg_at(cx, dy), dt, order + begin, end - begin, hidden, fg_at(cx, dw), wire,
+                    (uint64_t)row, accumulate != 0);
+    }
+}

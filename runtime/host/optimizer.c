@@ -1,0 +1,140 @@
+/* What happens to a bucket's gradient: zeroed gaps, the exact norm, clipping, AdamW on the owned
+ * slice.
+ *
+ * A rank owns a slice of a bucket and that slice holds pieces of parameters with gaps between them.
+ * Calls walk the pieces: the bucket's parameters, cut to the slice. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "runtime/host/elements.h"
+#include "runtime/host/exact.h"
+#include "runtime/host/kernels.h"
+
+/* The n-th parameter of a bucket, as elements [begin, end) of this rank's slice; empty when it lies
+ * elsewhere. */
+typedef struct Piece {
+    const FgRtParam *param;
+    uint64_t begin, end;
+} Piece;
+
+static Piece slice_piece(const FgRtCx *cx, const FgRtBucket *bucket, uint32_t n, uint64_t elements)
+{
+    const FgRtProgram *program = cx->program;
+    const FgRtParam *param = &program->params[program->bucket_params[bucket->params_first + n]];
+    uint64_t from = cx->rank * elements, to = from + elements;
+    uint64_t begin = param->offset > from ? param->offset : from;
+    uint64_t end = fg_min(param->offset + param->elements, to);
+    return begin < end ? (Piece){param, begin - from, end - from} : (Piece){param, 0, 0};
+}
+
+static const FgRtBucket *find_bucket(FgRtCx *cx, uint64_t index, uint64_t elements, uint64_t parts)
+{
+    const FgRtProgram *program = cx->program;
+    if (index < program->n_buckets && program->buckets[index].elements == elements * parts)
+        return &program->buckets[index];
+    fg_rt_raise(cx, "bucket %" PRIu64 " with %" PRIu64 " elements is not in the program's table",
+                index, elements * parts);
+    return NULL;
+}
+
+void fg_host_grad_buffer(FgRtCx *cx, uint64_t buffer, uint64_t bucket, uint64_t elements,
+                         uint64_t wire)
+{
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, 1);
+    if (!info)
+        return;
+    uint64_t size = fg_dtype_bytes(wire), at = 0;
+    for (uint32_t i = 0; i < info->n_params; i++) {
+        const FgRtParam *param =
+            &cx->program->params[cx->program->bucket_params[info->params_first + i]];
+        memset(fg_at(cx, buffer + at * size), 0, (param->offset - at) * size);
+        at = param->offset + param->elements;
+    }
+    memset(fg_at(cx, buffer + at * size), 0, (elements - at) * size);
+}
+
+void fg_host_norm_add(FgRtCx *cx, uint64_t grad, uint64_t norm, uint64_t bucket, uint64_t elements,
+                      uint64_t dt, uint64_t accumulate)
+{
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    if (!info)
+        return;
+    int64_t *limbs = fg_at(cx, norm);
+    if (!accumulate)
+        memset(limbs, 0, FG_RT_NORM_LIMBS * sizeof *limbs);
+    float scratch[FG_CHUNK];
+    for (uint32_t i = 0; i < info->n_params; i++) {
+        Piece piece = slice_piece(cx, info, i, elements);
+        for (uint64_t at = piece.begin; at < piece.end; at += FG_CHUNK) {
+            uint64_t n = fg_min(FG_CHUNK, piece.end - at);
+            fg_exact_add_squares(limbs, fg_load(fg_at(cx, grad), dt, at, n, scratch), n);
+        }
+    }
+}
+
+void fg_host_clip_factor(FgRtCx *cx, uint64_t norm, uint64_t scalars, double clip)
+{
+    float *current = (float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET;
+    double length = sqrt(fg_exact_value(fg_at(cx, norm)));
+    double factor = clip > 0 ? clip / (length + 1e-6) : 1.0;
+    current[FG_RT_S_NORM] = (float)length;
+    current[FG_RT_S_FACTOR] = (float)(factor > 1.0 ? 1.0 : factor);
+}
+
+typedef struct AdamW {
+    float factor, beta1, rest1, beta2, rest2, rate, correct1, correct2, eps, keep;
+} AdamW;
+
+static AdamW adamw_scalars(const FgRtCx *cx, const float *set)
+{
+    return (AdamW){
+        .factor = cx->program->clip > 0 ? set[FG_RT_S_FACTOR] : 1.0f,
+        .beta1 = set[FG_RT_S_BETA1],
+        .rest1 = 1.0f - set[FG_RT_S_BETA1],
+        .beta2 = set[FG_RT_S_BETA2],
+        .rest2 = 1.0f - set[FG_RT_S_BETA2],
+        .rate = set[FG_RT_S_LR],
+        .correct1 = set[FG_RT_S_CORRECT1],
+        .correct2 = set[FG_RT_S_CORRECT2],
+        .eps = set[FG_RT_S_EPS],
+    };
+}
+
+/* One chunk, all in f32. */
+static void adamw_chunk(const AdamW *s, const float *grad, float *w, float *m, float *v, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float g = grad[i] * s->factor;
+        m[i] = s->beta1 * m[i] + s->rest1 * g;
+        v[i] = s->beta2 * v[i] + s->rest2 * g * g;
+        float step = (m[i] / s->correct1) / (sqrtf(v[i] / s->correct2) + s->eps);
+        w[i] = w[i] * s->keep - s->rate * step;
+    }
+}
+
+void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1, uint64_t moment2,
+                   uint64_t shard, uint64_t scalars, uint64_t bucket, uint64_t elements,
+                   uint64_t grad_dt, uint64_t dt, uint64_t set)
+{
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    const float *values = (const float *)fg_at(cx, scalars) + set * FG_RT_SET;
+    if (!info || values[FG_RT_S_VALID] == 0)
+        return;
+    if (master == FG_RT_NONE && dt != FG_RT_F32) {
+        fg_rt_raise(cx, "a shard that is not f32 has no master weights");
+        return;
+    }
+    float *w = fg_at(cx, master == FG_RT_NONE ? shard : master);
+    float *m = fg_at(cx, moment1), *v = fg_at(cx, moment2), scratch[FG_CHUNK];
+    AdamW s = adamw_scalars(cx, values);
+    for (uint32_t i = 0; i < info->n_params; i++) {
+        Piece piece = slice_piece(cx, info, i, elements);
+        s.keep = piece.param->decay ? 1.0f - s.rate * values[FG_RT_S_DECAY] : 1.0f;
+        for (uint64_t at = piece.begin; at < piece.end; at += FG_CHUNK) {
+            uint64_t n = fg_min(FG_CHUNK, piece.end - at);
+            adamw_chunk(&s, fg_load(fg_at(cx, grad), grad_dt, at, n, scratch), w + at, m + at,
+                        v + at, n);
+            fg_store(fg_at(cx, shard), dt, at, n, w + at);
+        }
+    }
+}

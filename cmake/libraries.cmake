@@ -16,7 +16,7 @@ endif()
 find_package(Threads REQUIRED)
 
 find_path(JANSSON_INCLUDE jansson.h REQUIRED)
-find_library(JANSSON_LIBRARY jansson REQUIRED)
+find_library(JANSSON_LIBRARY NAMES libjansson.a jansson REQUIRED) # static where there is one: programs stand alone
 
 # The serial build, linked statically: with -lopenblas Debian's alternatives may choose a build with threads of its own.
 find_path(OPENBLAS_INCLUDE cblas.h PATHS /usr/include/${CMAKE_C_LIBRARY_ARCHITECTURE} PATH_SUFFIXES openblas-serial

@@ -6,8 +6,8 @@
 
 typedef enum FgOpFlag {
     FG_OPF_COMMUTATIVE = 1 << 0,
-    FG_OPF_INPLACE =
-        1 << 1, /* result 0 may take the memory of operand 0 (same bytes, element by element) */
+    FG_OPF_INPLACE = 1 << 1, /* result 0 may take the memory of operand 0, of either one where the
+                                op commutes (same bytes, element by element) */
     FG_OPF_ACCUMULATE = 1 << 2, /* a gradient op that can write or add straight into a slice of a
                                    gradient buffer, in the wire dtype: attribute `accumulate` */
     FG_OPF_COLLECTIVE = 1 << 3,

@@ -23,7 +23,8 @@ typedef struct Cx {
     FgArena *scratch;
     const FgMachine *machine;
     FgIdVec order; /* being written */
-    uint32_t *map; /* parameter value -> its view */
+    uint32_t *map; /* parameter value -> its view; of the graph's n_values */
+    uint32_t n_values;
     uint32_t scalars;
     bool any_gradient;
 } Cx;
@@ -148,7 +149,7 @@ static void copy_nodes(Cx *cx, const FgIdVec *old)
         uint32_t *operands = FG_NEW_ARRAY(m->arena, uint32_t, node->n_operands);
         for (uint32_t k = 0; k < node->n_operands; k++) {
             uint32_t v = node->operands[k];
-            operands[k] = v != FG_NO_ID && cx->map[v] != FG_NO_ID ? cx->map[v] : v;
+            operands[k] = v < cx->n_values && cx->map[v] != FG_NO_ID ? cx->map[v] : v;
         }
         node->operands = operands;
         fg_vec_push(m->arena, &cx->order, old->data[i]);
@@ -182,9 +183,9 @@ FgPassResult fg_pass_bucket(FgPassCx *pass)
         return FG_PASS_FAILED;
     Cx cx = {.m = m, .scratch = pass->scratch, .machine = pass->machine};
     m->ranks = pass->machine->ranks;
-    uint32_t n_values = m->values.len;
-    cx.map = FG_NEW_ARRAY(pass->scratch, uint32_t, n_values + 1);
-    memset(cx.map, 0xff, n_values * sizeof *cx.map);
+    cx.n_values = m->values.len;
+    cx.map = FG_NEW_ARRAY(pass->scratch, uint32_t, cx.n_values + 1);
+    memset(cx.map, 0xff, cx.n_values * sizeof *cx.map);
     bool *gradient = FG_NEW_ARRAY(pass->scratch, bool, m->params.len + 1);
     fg_params_with_gradient(m, gradient);
     for (uint32_t i = 0; i < m->plan->buckets.len; i++)

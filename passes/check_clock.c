@@ -173,9 +173,11 @@ static bool may_share(const FgNode *node, const FgCheckAccess *read, const FgChe
         return node->op == FG_OP_all_reduce || read == write;
     bool same = spans[read->value].lo == spans[write->value].lo &&
                 spans[read->value].hi == spans[write->value].hi;
+    uint32_t flags = fg_op_info(node->op)->flags;
+    bool taken = read->value == node->operands[0] ||
+                 ((flags & FG_OPF_COMMUTATIVE) && read->value == node->operands[1]);
     return same && !write->scratch && node->n_results && write->value == node->results[0] &&
-           read->value == node->operands[0] &&
-           ((fg_op_info(node->op)->flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce);
+           taken && ((flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce);
 }
 
 static void check_own(Order *order, const FgNode *node, const FgCheckAccessVec *accesses)

@@ -18,7 +18,8 @@ static void find_last_access(const FgModule *m, const FgIdVec *order, uint32_t *
             if (node->operands[k] != FG_NO_ID)
                 last[m->values.data[node->operands[k]].root] = i;
         for (uint32_t k = 0; k < node->n_results; k++)
-            last[m->values.data[node->results[k]].root] = i;
+            if (node->results[k] != FG_NO_ID)
+                last[m->values.data[node->results[k]].root] = i;
     }
 }
 
@@ -55,7 +56,7 @@ static void move_names(FgModule *m, const FgIdVec *order, uint32_t at, uint32_t 
     for (uint32_t i = at; i < order->len; i++) {
         const FgNode *node = fg_node(m, order->data[i]);
         for (uint32_t k = 0; k < node->n_results; k++)
-            if (fg_value(m, node->results[k])->root == from)
+            if (node->results[k] != FG_NO_ID && fg_value(m, node->results[k])->root == from)
                 fg_value(m, node->results[k])->root = to;
     }
 }

@@ -121,11 +121,12 @@ static void merge(Cx *cx, FgFunc *func, const FgIdVec *rest)
     FgIdVec order = {0};
     uint32_t n_compute = 0, at = 0;
     for (uint32_t i = 0; i < rest->len; i++) {
-        if (fg_node_is_compute(fg_node(m, rest->data[i]))) {
+        const FgNode *node = fg_node(m, rest->data[i]);
+        bool compute = fg_node_is_compute(node);
+        if (compute || fg_node_is_name(node)) /* the views of a gather stand before its first use */
             for (; at < cx->inserts.len && cx->inserts.data[at].before <= n_compute; at++)
                 fg_vec_push(m->arena, &order, cx->inserts.data[at].node);
-            n_compute++;
-        }
+        n_compute += compute;
         fg_vec_push(m->arena, &order, rest->data[i]);
     }
     for (; at < cx->inserts.len; at++)

@@ -1,0 +1,142 @@
+/* The runtime that programs are linked with is found in this order: FOREGATHER_RUNTIME, then
+ * ../lib/foregather beside the command (a build tree and an installation look alike), then the
+ * folder fixed at build time. The compiler is CC, or the one that built the command, or cc. */
+#include "tools/command/build.h"
+
+#include "base/file.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static bool readable(FgArena *arena, const char *folder, const char *file)
+{
+    return access(fg_arena_printf(arena, "%s/%s", folder, file), R_OK) == 0;
+}
+
+/* The folder that the running command lies in, or NULL. */
+static const char *own_folder(FgArena *arena)
+{
+    for (size_t size = 256; size <= 1 << 16; size *= 2) {
+        char *path = fg_arena_alloc(arena, size);
+        ssize_t n = readlink("/proc/self/exe", path, size - 1);
+        if (n <= 0)
+            return NULL;
+        if ((size_t)n < size - 1) {
+            path[n] = 0;
+            char *slash = strrchr(path, '/');
+            if (slash)
+                *slash = 0;
+            return path;
+        }
+    }
+    return NULL;
+}
+
+static const char *find_runtime(FgArena *arena, const char **out_error)
+{
+    const char *given = getenv("FOREGATHER_RUNTIME"), *own = own_folder(arena);
+    const char *beside = own ? fg_arena_printf(arena, "%s/../lib/foregather", own) : NULL;
+    const char *folders[] = {given && *given ? given : beside, FG_RUNTIME_DIR};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (folders[i] && readable(arena, folders[i], "include/fg_rt.h") &&
+            readable(arena, folders[i], "libfg_rt_host.a"))
+            return folders[i];
+    }
+    *out_error =
+        fg_arena_printf(arena,
+                        "the runtime is not in %s; set FOREGATHER_RUNTIME to the folder that holds "
+                        "libfg_rt_host.a and include/fg_rt.h",
+                        folders[0] ? folders[0] : FG_RUNTIME_DIR);
+    return NULL;
+}
+
+static void push_words(FgArena *arena, FgStrVec *argv, const char *words)
+{
+    for (;;) {
+        words += strspn(words, " \t");
+        size_t n = strcspn(words, " \t");
+        if (n == 0)
+            return;
+        fg_vec_push(arena, argv, fg_arena_strndup(arena, words, n));
+        words += n;
+    }
+}
+
+static void push_compiler(FgArena *arena, FgStrVec *argv)
+{
+    const char *cc = getenv("CC");
+    uint32_t before = argv->len;
+    if (cc)
+        push_words(arena, argv, cc);
+    if (argv->len == before)
+        fg_vec_push(arena, argv, access(FG_CC, X_OK) == 0 ? FG_CC : "cc");
+}
+
+static FgStrVec command(FgArena *arena, const FgBuild *build, const char *runtime,
+                        const char *c_path, const char *part)
+{
+    FgStrVec argv = {0};
+    push_compiler(arena, &argv);
+    push_words(arena, &argv, "-O1 -std=c11");
+    if (build->shared)
+        push_words(arena, &argv, "-shared -fPIC");
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
+    fg_vec_push(arena, &argv, "-o");
+    fg_vec_push(arena, &argv, part);
+    fg_vec_push(arena, &argv, c_path);
+    if (!build->shared) {
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_rt_host.a", runtime));
+        push_words(arena, &argv, FG_LINK_FLAGS);
+    }
+    fg_vec_push(arena, &argv, NULL);
+    return argv;
+}
+
+static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
+                    const char **out_error)
+{
+    const char *part = fg_arena_printf(arena, "%s.part-%ld", build->output, (long)getpid());
+    const char *said = "";
+    FgStrVec argv = command(arena, build, runtime, c_path, part);
+    int status = fg_run(arena, argv.data, &said);
+    if (status == 0 && rename(part, build->output) == 0)
+        return true;
+    remove(part);
+    if (status == 0)
+        *out_error = fg_arena_printf(arena, "%s cannot be written", build->output);
+    else if (status < 0)
+        *out_error = fg_arena_printf(arena, "the C compiler did not start: %s", said);
+    else
+        *out_error =
+            fg_arena_printf(arena, "%s failed with status %d:\n%s", argv.data[0], status, said);
+    return false;
+}
+
+bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error)
+{
+    const char *runtime = find_runtime(arena, out_error);
+    const char *folder = runtime ? fg_temp_dir(arena, out_error) : NULL;
+    *out_ms = 0;
+    if (!folder)
+        return false;
+    const char *c_path = fg_arena_printf(arena, "%s/%s", folder, build->name);
+    double start = now_ms();
+    bool ok = fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
+              compile(arena, build, runtime, c_path, out_error);
+    *out_ms = now_ms() - start;
+    fg_temp_dir_remove(arena, folder);
+    return ok;
+}

@@ -1,0 +1,20 @@
+/* From C text to a program: runs the system compiler, without a shell, and puts the result in place
+ * whole or not at all. */
+#ifndef FG_TOOLS_COMMAND_BUILD_H
+#define FG_TOOLS_COMMAND_BUILD_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+
+typedef struct FgBuild {
+    const char *text;   /* the C file */
+    const char *name;   /* what the C file is called while it is compiled: "llama.c" */
+    const char *output; /* where the result goes */
+    bool shared;        /* a shared object without the runtime, for a test runner that brings one */
+} FgBuild;
+
+/* False with *out_error, arena-owned. *out_ms is the time that the compiler took. */
+bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error);
+
+#endif

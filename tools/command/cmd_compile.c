@@ -1,0 +1,140 @@
+/* compile: plan, emit, build, and say what came of it. */
+#include "base/file.h"
+#include "codegen/codegen.h"
+#include "tools/command/build.h"
+#include "tools/command/session.h"
+
+#include <string.h>
+
+typedef enum Kind { KIND_EXE, KIND_C, KIND_SO } Kind;
+
+typedef struct Target {
+    Kind kind;
+    const char *stem;   /* OUT of --save-temps's OUT.c */
+    const char *output; /* what is written */
+} Target;
+
+static bool ends_with(const char *text, const char *tail)
+{
+    size_t n = strlen(text), m = strlen(tail);
+    return n > m && strcmp(text + n - m, tail) == 0;
+}
+
+/* The model's name as a file name. */
+static const char *default_stem(FgArena *arena, const char *name)
+{
+    char *stem = fg_arena_strdup(arena, name);
+    for (char *c = stem; *c; c++) {
+        if (*c == '/')
+            *c = '_';
+    }
+    return *stem && *stem != '-' && *stem != '.' ? stem : "model";
+}
+
+static Target target_of(const FgSession *s)
+{
+    const char *given = s->flags->values[FG_FLAG_output];
+    Target t = {.kind = (Kind)fg_flags_choice(s->flags, FG_FLAG_emit)};
+    t.stem = given ? given : default_stem(s->arena, s->graph->name);
+    t.output = t.stem;
+    if (t.kind == KIND_C && !ends_with(t.stem, ".c") && strcmp(t.stem, "-") != 0)
+        t.output = fg_arena_printf(s->arena, "%s.c", t.stem);
+    if (t.kind == KIND_SO && !given)
+        t.output = fg_arena_printf(s->arena, "%s.so", t.stem);
+    return t;
+}
+
+static const char *emit(FgSession *s, const FgCompiled *c)
+{
+    FgEmitRow rows[FG_N_MEM_CLASSES + 1];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++) {
+        if (c->ledger.by_class[i])
+            rows[n++] = (FgEmitRow){fg_mem_class_name((FgMemClass)i), c->ledger.by_class[i]};
+    }
+    if (c->ledger.unused_bytes)
+        rows[n++] = (FgEmitRow){"unused", c->ledger.unused_bytes};
+    FgEmitInfo info = {FG_VERSION,      s->source,         c->fingerprint, c->sim.step_us,
+                       c->memory_bytes, c->reserved_bytes, rows,           n};
+    FgBuf text;
+    fg_buf_init(&text, s->arena);
+    fg_emit_c(s->arena, c->module, &info, &text);
+    return fg_buf_text(&text);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Writes the C text where it was asked for, and builds. */
+static FgExit write_target(FgSession *s, const Target *t, const char *text, double *out_cc_ms)
+{
+    const char *error = NULL;
+    const char *c_path = t->kind == KIND_C ? t->output
+                         : s->flags->values[FG_FLAG_save_temps]
+                             ? fg_arena_printf(s->arena, "%s.c", t->stem)
+                             : NULL;
+    if (c_path && !fg_file_write(s->arena, c_path, text, strlen(text), &error))
+        return fg_session_fail(s, error);
+    if (t->kind == KIND_C)
+        return FG_EXIT_OK;
+    const char *name = fg_arena_printf(s->arena, "%s.c", base_name(t->stem));
+    FgBuild build = {text, name, t->output, t->kind == KIND_SO};
+    if (!fg_build(s->arena, &build, out_cc_ms, &error))
+        return fg_session_fail(s, error);
+    return FG_EXIT_OK;
+}
+
+static FgExit write_report(FgSession *s, const FgCompiled *c, double cc_ms)
+{
+    const char *path = s->flags->values[FG_FLAG_report], *error;
+    FgBuf text;
+    if (!path)
+        return FG_EXIT_OK;
+    fg_buf_init(&text, s->arena);
+    fg_report_json(s->arena, c, cc_ms, &text);
+    if (!fg_file_write(s->arena, path, fg_buf_text(&text), text.len, &error))
+        return fg_session_fail(s, error);
+    return FG_EXIT_OK;
+}
+
+/* How to run what was made: programs in the current folder need "./". */
+static const char *run_text(FgArena *arena, const Target *t)
+{
+    if (t->kind != KIND_EXE)
+        return NULL;
+    return fg_arena_printf(arena, "%s%s --data tokens.bin", strchr(t->output, '/') ? "" : "./",
+                           t->output);
+}
+
+FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
+{
+    FgSession s;
+    FgCompiled compiled = {0};
+    double cc_ms = 0;
+    FgExit code = fg_session_open(&s, arena, flags);
+    if (code != FG_EXIT_OK)
+        return code;
+    FgCompileOptions options = fg_session_options(&s);
+    code = fg_session_compile(&s, &options, &compiled);
+    if (code == FG_EXIT_DOES_NOT_FIT) {
+        FgExit reported = write_report(&s, &compiled, 0);
+        if (reported != FG_EXIT_OK)
+            return reported;
+        fg_print_refusal(&s, &compiled);
+    }
+    if (code != FG_EXIT_OK)
+        return code;
+    Target target = target_of(&s);
+    code = write_target(&s, &target, emit(&s, &compiled), &cc_ms);
+    if (code == FG_EXIT_OK)
+        code = write_report(&s, &compiled, cc_ms);
+    if (code != FG_EXIT_OK)
+        return code;
+    FgWrote wrote = {target.output, run_text(arena, &target)};
+    fg_session_flush(&s);
+    fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
+    return FG_EXIT_OK;
+}

@@ -1,0 +1,115 @@
+/* diff: the ZeRO-3 schedule against the compiled one, or two dumps against each other. */
+#include "base/file.h"
+#include "frontend/machine.h"
+#include "tools/command/compare.h"
+#include "tools/command/session.h"
+
+#include <string.h>
+
+#define NO_LIMIT (UINT64_MAX / 4) /* more than any plan takes */
+
+static void fill_side(FgSide *side, const char *name, const FgCompiled *compiled)
+{
+    side->name = name;
+    side->module = compiled->module;
+    side->scheduled = true;
+    side->ledger = compiled->ledger;
+    side->sim = compiled->sim;
+}
+
+/* The baseline is shown also when it does not fit: that is when the comparison matters most. */
+static FgExit compile_baseline(FgSession *s, FgCompileOptions options, FgSide *out)
+{
+    FgCompiled compiled = {0};
+    options.schedule = FG_SCHEDULE_ZERO3;
+    FgExit code = fg_session_compile(s, &options, &compiled);
+    if (code == FG_EXIT_DOES_NOT_FIT) {
+        out->too_big = true;
+        options.memory_bytes = NO_LIMIT;
+        code = fg_session_compile(s, &options, &compiled);
+    }
+    if (code == FG_EXIT_OK)
+        fill_side(out, "zero3", &compiled);
+    return code;
+}
+
+static FgExit compare_schedules(FgSession *s, FgComparison *c)
+{
+    FgCompiled compiled = {0};
+    FgCompileOptions options = fg_session_options(s);
+    FgExit code = fg_session_compile(s, &options, &compiled);
+    if (code == FG_EXIT_DOES_NOT_FIT)
+        fg_print_refusal(s, &compiled);
+    if (code != FG_EXIT_OK)
+        return code;
+    fill_side(&c->right, compiled.module->plan->name, &compiled);
+    c->budget = compiled.budget_bytes;
+    return compile_baseline(s, options, &c->left);
+}
+
+/* ---- dumps ---- */
+static FgModule *read_dump(FgSession *s, const char *path)
+{
+    char *text;
+    size_t len;
+    const char *error;
+    if (!fg_file_read(s->arena, path, &text, &len, &error)) {
+        fg_diag(s->diags, FG_NOWHERE, FG_D_IO, "%s", error);
+        return NULL;
+    }
+    return fg_module_parse(s->arena, s->diags, path, text, len);
+}
+
+static bool dump_side(FgSession *s, const char *path, FgSide *out)
+{
+    out->name = path;
+    out->module = read_dump(s, path);
+    if (!out->module)
+        return false;
+    out->scheduled = out->module->level == FG_LEVEL_SCHED;
+    if (!out->scheduled)
+        return true;
+    FgMachine machine = s->machine;
+    fg_machine_set_ranks(s->arena, &machine, out->module->ranks);
+    fg_ledger(s->arena, out->module, &out->ledger);
+    fg_simulate(s->arena, out->module, &machine, &out->sim);
+    return true;
+}
+
+static FgExit compare_dumps(FgSession *s, FgArena *arena, const FgFlags *flags, FgComparison *c)
+{
+    *s = (FgSession){.arena = arena, .flags = flags, .diags = fg_diags_new(arena)};
+    const char *name = flags->values[FG_FLAG_machine] ? flags->values[FG_FLAG_machine] : "host";
+    bool ok = fg_machine_load(arena, s->diags, name, &s->machine) &&
+              dump_side(s, flags->files.data[0], &c->left) &&
+              dump_side(s, flags->files.data[1], &c->right);
+    if (!ok)
+        fg_session_flush(s);
+    return ok ? FG_EXIT_OK : FG_EXIT_INPUT;
+}
+
+FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags)
+{
+    FgSession s;
+    FgComparison c = {.budget = UINT64_MAX};
+    FgExit code;
+    if (flags->files.len == 2) {
+        code = compare_dumps(&s, arena, flags, &c);
+    } else {
+        code = fg_session_open(&s, arena, flags);
+        if (code == FG_EXIT_OK)
+            code = compare_schedules(&s, &c);
+    }
+    if (code != FG_EXIT_OK)
+        return code;
+    FgBuf text;
+    fg_buf_init(&text, arena);
+    fg_compare(arena, &c);
+    if (fg_flags_choice(flags, FG_FLAG_format) == 0)
+        fg_comparison_text(arena, &c, &text);
+    else
+        fg_comparison_json(arena, &c, &text);
+    fg_session_flush(&s);
+    fputs(fg_buf_text(&text), stdout);
+    return flags->values[FG_FLAG_exit_code] && c.differs ? FG_EXIT_INPUT : FG_EXIT_OK;
+}

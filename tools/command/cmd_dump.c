@@ -1,0 +1,94 @@
+/* dump: the IR at any stage as text. */
+#include "base/file.h"
+#include "tools/command/session.h"
+
+#include <string.h>
+
+typedef enum Stage { STAGE_SCHED, STAGE_DIST, STAGE_GRAPH } Stage;
+
+/* Whether a comma-separated pipeline names a pass. */
+static bool in_pipeline(const char *pipeline, const char *pass)
+{
+    size_t n = strlen(pass);
+    for (const char *p = pipeline; *p;) {
+        size_t len = strcspn(p, ",");
+        if (len == n && memcmp(p, pass, n) == 0)
+            return true;
+        p += len + (p[len] == ',');
+    }
+    return false;
+}
+
+static FgExit check_pass(const FgFlags *flags)
+{
+    const char *pass = flags->values[FG_FLAG_after], *names[FG_N_PASSES];
+    if (!pass)
+        return FG_EXIT_OK;
+    if (flags->values[FG_FLAG_stage])
+        return fg_usage_error(flags->verb, "give --stage or --after, not both");
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < FG_N_PASSES; i++) {
+        const char *name = fg_pass_info((FgPassId)i)->name;
+        if (!in_pipeline(FG_PIPELINE_GRAPH "," FG_PIPELINE_LOWER, name))
+            continue;
+        if (strcmp(name, pass) == 0)
+            return FG_EXIT_OK;
+        names[n++] = name;
+    }
+    const char *near = fg_closest(pass, names, n);
+    return fg_usage_error(flags->verb, "no pass '%s' in the pipeline%s%s%s; it is %s,%s", pass,
+                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
+                          FG_PIPELINE_GRAPH, FG_PIPELINE_LOWER);
+}
+
+/* The graph passes alone: no machine, no memory, so nothing that could not fit. */
+static FgModule *run_graph_passes(FgSession *s, const char *stop_after)
+{
+    FgPassManager manager = {.arena = s->arena, .machine = &s->machine, .budget = UINT64_MAX};
+    manager.verify_each = true;
+    manager.stop_after = stop_after;
+    return fg_run_passes(&manager, s->graph, FG_PIPELINE_GRAPH) ? s->graph : NULL;
+}
+
+static FgExit make_module(FgSession *s, FgModule **out)
+{
+    Stage stage = (Stage)fg_flags_choice(s->flags, FG_FLAG_stage);
+    const char *after = s->flags->values[FG_FLAG_after];
+    if (stage == STAGE_GRAPH || (after && in_pipeline(FG_PIPELINE_GRAPH, after))) {
+        *out = run_graph_passes(s, after);
+        if (!*out)
+            fg_session_flush(s);
+        return *out ? FG_EXIT_OK : FG_EXIT_INPUT;
+    }
+    FgCompileOptions options = fg_session_options(s);
+    FgCompiled compiled = {0};
+    options.stop_after = stage == STAGE_DIST ? "update" : after;
+    FgExit code = fg_session_compile(s, &options, &compiled);
+    if (code == FG_EXIT_DOES_NOT_FIT || (code == FG_EXIT_OK && !compiled.module)) {
+        fg_print_refusal(s, &compiled);
+        return FG_EXIT_DOES_NOT_FIT;
+    }
+    *out = compiled.module;
+    return code;
+}
+
+FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags)
+{
+    FgSession s;
+    FgModule *module = NULL;
+    FgExit code = check_pass(flags);
+    if (code == FG_EXIT_OK)
+        code = fg_session_open(&s, arena, flags);
+    if (code == FG_EXIT_OK)
+        code = make_module(&s, &module);
+    if (code != FG_EXIT_OK)
+        return code;
+    FgBuf text;
+    const char *path = flags->values[FG_FLAG_output], *error;
+    fg_buf_init(&text, arena);
+    fg_module_print(module, &text);
+    if (!fg_file_write(arena, path ? path : "-", fg_buf_text(&text), text.len, &error))
+        return fg_session_fail(&s, error);
+    fg_session_flush(&s);
+    return FG_EXIT_OK;
+}

@@ -1,0 +1,68 @@
+/* The command `foregather`: verbs, flags, and what the verbs share.
+ *
+ * A verb returns the exit code. Errors about input go through diagnostics to standard error; errors
+ * about usage are one line and a hint. Results go to standard output. */
+#ifndef FG_TOOLS_COMMAND_COMMAND_H
+#define FG_TOOLS_COMMAND_COMMAND_H
+
+#include "base/str.h"
+#include "base/vec.h"
+
+#include <stdio.h>
+
+typedef enum FgExit {
+    FG_EXIT_OK,
+    FG_EXIT_INPUT,
+    FG_EXIT_USAGE,
+    FG_EXIT_DOES_NOT_FIT,
+    FG_EXIT_INTERNAL
+} FgExit;
+
+typedef enum FgVerb {
+    FG_VERB_COMPILE = 1,
+    FG_VERB_DUMP = 2,
+    FG_VERB_DIFF = 4,
+    FG_VERB_TOKENS = 8,
+    FG_VERBS_PLAN = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF
+} FgVerb;
+
+typedef enum FgFlagId {
+#define FG_FLAG(id, ...) FG_FLAG_##id,
+#include "tools/command/flags.def"
+#undef FG_FLAG
+    FG_N_FLAGS
+} FgFlagId;
+
+typedef struct FgFlags {
+    FgVerb verb;
+    const char *values[FG_N_FLAGS]; /* NULL: not given; "" for a switch; the last one given */
+    FgStrVec dims;                  /* every --dim */
+    FgStrVec files;                 /* what is no flag */
+} FgFlags;
+
+/* ---- flags.c ---- */
+/* Reads argv[0..argc), the words after the verb; false after a message on standard error. */
+bool fg_flags_parse(FgArena *arena, FgVerb verb, int argc, char **argv, FgFlags *out);
+/* Index of the value among the flag's choices; the default's when it was not given. */
+uint32_t fg_flags_choice(const FgFlags *flags, FgFlagId id);
+/* An integer >= 1, or `otherwise` when the flag was not given. fg_flags_parse has checked it. */
+int64_t fg_flags_count(const FgFlags *flags, FgFlagId id, int64_t otherwise);
+double fg_flags_number(const FgFlags *flags, FgFlagId id, double otherwise);
+/* The flags of a verb, one a line, for help. */
+void fg_flags_help(FgVerb verb, FgBuf *out);
+const char *fg_verb_name(FgVerb verb);
+/* "foregather VERB: error: ..." and a hint, on standard error. Returns FG_EXIT_USAGE. */
+FgExit fg_usage_error(FgVerb verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- help.c ---- */
+void fg_help(FgArena *arena);
+/* False when there is no such verb. */
+bool fg_help_verb(FgArena *arena, const char *verb);
+
+/* ---- verbs ---- */
+FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags);
+
+#endif

@@ -1,0 +1,75 @@
+/* Help texts: short, grouped, with examples that can be pasted. Exact goldens of them stand in
+ * tests/lit/cli. */
+#include "tools/command/command.h"
+
+#include <string.h>
+
+typedef struct Page {
+    FgVerb verb;
+    const char *usage, *what, *examples;
+} Page;
+
+static const Page pages[] = {
+    {FG_VERB_COMPILE, "compile MODEL [flags]",
+     "Plans a model's training step, proves the plan, and makes a program of it.\n"
+     "The summary says whether it fits, how fast it should be, and what decided that.\n",
+     "  foregather compile examples/tiny-llama.json --ranks 2 -o tiny\n"
+     "  ./tiny --data tokens.bin --steps 100 --lr 3e-4\n"
+     "  foregather compile llama.json --machine 2xT4 --precision bf16 --recompute full --emit c\n"},
+    {FG_VERB_DUMP, "dump MODEL [flags]",
+     "Prints a model as IR text: whole tensors with their backward pass (graph), buckets and\n"
+     "collectives (dist), or the schedule with streams, waits and addresses (sched).\n",
+     "  foregather dump examples/mlp.json --stage graph\n"
+     "  foregather dump examples/mlp.json --after shard -o sharded.fg\n"},
+    {FG_VERB_DIFF, "diff MODEL [flags]  |  diff A.fg B.fg",
+     "Compares the ZeRO-3 schedule with the compiled one, or two dumps: figures side by side, "
+     "then\n"
+     "what moved, how far, and what is kept or gathered again.\n",
+     "  foregather diff examples/tiny-llama.json --ranks 2 --memory 64MiB\n"
+     "  foregather diff before.fg after.fg --exit-code\n"},
+    {FG_VERB_TOKENS, "tokens --bytes FILE... -o DATA.bin",
+     "Makes a token file (llm.c's form, 16 bits a token) from text: the files one after the "
+     "other.\n",
+     "  foregather tokens --bytes README.md docs/ir.md -o data.bin\n"},
+};
+#define N_PAGES (sizeof pages / sizeof *pages)
+
+void fg_help(FgArena *arena)
+{
+    (void)arena;
+    fputs("foregather compiles a model graph into a training program whose sharded parameters are\n"
+          "gathered exactly early enough, and whose memory is planned and proved before the first "
+          "step.\n"
+          "\n"
+          "usage: foregather VERB ... [flags]\n"
+          "\n"
+          "  compile MODEL          plan, prove and build a training program\n"
+          "  dump MODEL             print the IR at any stage\n"
+          "  diff MODEL | A.fg B.fg compare ZeRO-3 with the compiled schedule, or two dumps\n"
+          "  tokens --bytes FILE... make a token file from text\n"
+          "  help VERB              what a verb does, and its flags\n"
+          "  --version\n"
+          "\n"
+          "examples:\n"
+          "  foregather compile examples/tiny-llama.json --ranks 2 --memory 64MiB -o tiny\n"
+          "  foregather tokens --bytes README.md docs/*.md -o data.bin\n"
+          "  ./tiny --data data.bin --steps 200 --lr 1e-3\n"
+          "\n"
+          "exit codes: 0 ok, 1 bad input, 2 usage, 3 does not fit, 4 internal error\n",
+          stdout);
+}
+
+bool fg_help_verb(FgArena *arena, const char *verb)
+{
+    for (size_t i = 0; i < N_PAGES; i++) {
+        if (strcmp(fg_verb_name(pages[i].verb), verb) != 0)
+            continue;
+        FgBuf flags;
+        fg_buf_init(&flags, arena);
+        fg_flags_help(pages[i].verb, &flags);
+        printf("usage: foregather %s\n\n%s\nflags:\n%s\nexamples:\n%s", pages[i].usage,
+               pages[i].what, fg_buf_text(&flags), pages[i].examples);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,59 @@
+/* The figures of a compile as JSON. Keys are promised to users: tests name each of them. */
+#include "tools/command/session.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static void put_u64(FgBuf *out, const char *key, uint64_t value)
+{
+    fg_buf_printf(out, "  \"%s\": %" PRIu64 ",\n", key, value);
+}
+
+static void put_double(FgBuf *out, const char *key, double value)
+{
+    fg_buf_printf(out, "  \"%s\": %s,\n", key,
+                  isfinite(value) ? fg_double_text(out->arena, value) : "null");
+}
+
+static void put_ledger(FgBuf *out, const FgLedger *ledger)
+{
+    fg_buf_puts(out, "  \"ledger\": {");
+    for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++)
+        fg_buf_printf(out, "\"%s\": %" PRIu64 ", ", fg_mem_class_name((FgMemClass)i),
+                      ledger->by_class[i]);
+    fg_buf_printf(out, "\"unused\": %" PRIu64 "},\n", ledger->unused_bytes);
+}
+
+static void put_times(FgBuf *out, const FgCompiled *compiled)
+{
+    fg_buf_puts(out, "  \"compile_ms\": {");
+    for (uint32_t i = 0; i < compiled->times.len; i++)
+        fg_buf_printf(out, "%s%s: %.3f", i ? ", " : "",
+                      fg_quoted(out->arena, compiled->times.data[i].name),
+                      compiled->times.data[i].ms);
+    fg_buf_puts(out, "},\n");
+}
+
+void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, FgBuf *out)
+{
+    const FgLedger *ledger = &c->ledger;
+    fg_buf_printf(out, "{\n  \"fits\": %s,\n", c->fits ? "true" : "false");
+    put_u64(out, "memory_bytes", c->memory_bytes);
+    put_u64(out, "reserved_bytes", c->reserved_bytes);
+    put_u64(out, "budget_bytes", c->budget_bytes);
+    put_u64(out, "peak_bytes", ledger->peak_bytes);
+    fg_buf_printf(out, "  \"peak_phase\": %s,\n",
+                  fg_quoted(arena, ledger->peak_phase ? ledger->peak_phase : ""));
+    put_ledger(out, ledger);
+    put_u64(out, "arena_bytes", ledger->arena_bytes);
+    put_u64(out, "arena_bound_bytes", ledger->arena_bound_bytes);
+    put_double(out, "step_us", c->sim.step_us);
+    put_double(out, "bound_us", c->sim.bound_us);
+    put_double(out, "exposed_us", c->sim.exposed_gather_us + c->sim.exposed_reduce_us);
+    put_u64(out, "gathers", c->sim.gathers);
+    put_u64(out, "gather_bytes", c->sim.gather_bytes);
+    put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);
+    fg_buf_printf(out, "  \"fingerprint\": \"%016" PRIx64 "\",\n", c->fingerprint);
+    put_times(out, c);
+    fg_buf_printf(out, "  \"cc_ms\": %.3f\n}\n", cc_ms);
+}

@@ -1,0 +1,98 @@
+/* From flags to a plan. Numerics come from flags alone; the machine's memory and ranks can be
+ * overridden. */
+#include "tools/command/session.h"
+
+#include "frontend/machine.h"
+#include "frontend/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void fg_session_flush(FgSession *session)
+{
+    FgBuf text;
+    fg_buf_init(&text, session->arena);
+    fg_diags_render(session->diags, &text);
+    fputs(fg_buf_text(&text), stderr);
+}
+
+FgExit fg_session_fail(FgSession *session, const char *message)
+{
+    fg_diag(session->diags, FG_NOWHERE, FG_D_IO, "%s", message);
+    fg_session_flush(session);
+    return FG_EXIT_INPUT;
+}
+
+/* The dtypes of --precision and --reduce-dtype, in the order of their choices. */
+static FgDtype dtype_of(const FgFlags *flags, FgFlagId id)
+{
+    return fg_flags_choice(flags, id) == 0 ? FG_F32 : FG_BF16;
+}
+
+static FgNumerics numerics_of(const FgFlags *flags)
+{
+    FgNumerics n = {.compute = dtype_of(flags, FG_FLAG_precision)};
+    n.wire =
+        flags->values[FG_FLAG_reduce_dtype] ? dtype_of(flags, FG_FLAG_reduce_dtype) : n.compute;
+    n.accumulate = fg_flags_count(flags, FG_FLAG_accumulate, 1);
+    n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
+    n.clip = fg_flags_number(flags, FG_FLAG_clip, 0);
+    return n;
+}
+
+static FgModelOptions model_options(const FgSession *session)
+{
+    const FgFlags *flags = session->flags;
+    FgModelOptions options = {.numerics = session->numerics};
+    options.decay = (FgDecayMode)fg_flags_choice(flags, FG_FLAG_decay);
+    options.batch = fg_flags_count(flags, FG_FLAG_batch, 0);
+    options.seq = fg_flags_count(flags, FG_FLAG_seq, 0);
+    for (uint32_t i = 0; i < flags->dims.len; i++) {
+        const char *text = flags->dims.data[i], *equals = strchr(text, '=');
+        FgDimOverride dim = {fg_arena_strndup(session->arena, text, (size_t)(equals - text)),
+                             strtoll(equals + 1, NULL, 10)};
+        fg_vec_push(session->arena, &options.dims, dim);
+    }
+    return options;
+}
+
+FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
+{
+    *session = (FgSession){.arena = arena, .flags = flags, .diags = fg_diags_new(arena)};
+    if (flags->files.len != 1)
+        return fg_usage_error(flags->verb,
+                              flags->files.len ? "one model at a time" : "no model given");
+    session->source = flags->files.data[0];
+    session->numerics = numerics_of(flags);
+    const char *name = flags->values[FG_FLAG_machine] ? flags->values[FG_FLAG_machine] : "host";
+    bool ok = fg_machine_load(arena, session->diags, name, &session->machine);
+    if (ok && flags->values[FG_FLAG_ranks])
+        fg_machine_set_ranks(arena, &session->machine,
+                             (uint32_t)fg_flags_count(flags, FG_FLAG_ranks, 1));
+    FgModelOptions options = model_options(session);
+    session->graph = fg_model_load(arena, session->diags, session->source, &options);
+    ok = ok && session->graph;
+    if (!ok)
+        fg_session_flush(session);
+    return ok ? FG_EXIT_OK : FG_EXIT_INPUT;
+}
+
+FgCompileOptions fg_session_options(const FgSession *session)
+{
+    FgCompileOptions options = {.memory_bytes = UINT64_MAX};
+    options.schedule = (FgSchedule)fg_flags_choice(session->flags, FG_FLAG_schedule);
+    options.recompute = (FgRecompute)fg_flags_choice(session->flags, FG_FLAG_recompute);
+    if (session->flags->values[FG_FLAG_memory])
+        fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
+    return options;
+}
+
+FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out)
+{
+    if (!fg_compile(session->arena, session->graph, &session->machine, &session->numerics, options,
+                    out)) {
+        fg_session_flush(session);
+        return FG_EXIT_INPUT;
+    }
+    return out->fits || options->stop_after ? FG_EXIT_OK : FG_EXIT_DOES_NOT_FIT;
+}

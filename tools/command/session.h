@@ -1,0 +1,43 @@
+/* What compile, dump and diff share: a model, a machine and numerics from flags, and a plan made of
+ * them. */
+#ifndef FG_TOOLS_COMMAND_SESSION_H
+#define FG_TOOLS_COMMAND_SESSION_H
+
+#include "passes/compile.h"
+#include "tools/command/command.h"
+
+typedef struct FgSession {
+    FgArena *arena;
+    const FgFlags *flags;
+    FgDiags *diags;
+    const char *source; /* the model file as it was given */
+    FgMachine machine;
+    FgNumerics numerics;
+    FgModule *graph; /* level graph, before autodiff */
+} FgSession;
+
+/* Reads the machine and the one model that the flags name. Messages are printed. */
+FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags);
+/* The compile options that the flags ask for. */
+FgCompileOptions fg_session_options(const FgSession *session);
+/* Plans; FG_EXIT_DOES_NOT_FIT without a message (fg_print_refusal makes it). */
+FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out);
+/* Prints all messages on standard error: once, before the verb ends. */
+void fg_session_flush(FgSession *session);
+/* One error without a place in a file, printed. Returns FG_EXIT_INPUT. */
+FgExit fg_session_fail(FgSession *session, const char *message);
+
+/* ---- summary.c ---- */
+typedef struct FgWrote {
+    const char *path, *run; /* what was written, and how to run it; run may be NULL */
+} FgWrote;
+void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWrote *wrote,
+                      FILE *out);
+/* Says on standard error that nothing fits: the smallest --memory, the phase and the largest
+ * contributors. */
+void fg_print_refusal(FgSession *session, const FgCompiled *compiled);
+
+/* ---- report.c ---- */
+void fg_report_json(FgArena *arena, const FgCompiled *compiled, double cc_ms, FgBuf *out);
+
+#endif

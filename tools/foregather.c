@@ -1,0 +1,161 @@
+/* The command. main runs a verb in a child process, so that a bug of ours (an abort, a bad access)
+ * still ends with a message, a reproducer and exit code 4, without handlers or global state. */
+#include "base/diag.h"
+#include "base/file.h"
+#include "tools/command/command.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct Verb {
+    const char *name;
+    FgVerb verb;
+    FgExit (*run)(FgArena *arena, const FgFlags *flags);
+} Verb;
+
+static const Verb verbs[] = {
+    {"compile", FG_VERB_COMPILE, fg_cmd_compile},
+    {"dump", FG_VERB_DUMP, fg_cmd_dump},
+    {"diff", FG_VERB_DIFF, fg_cmd_diff},
+    {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
+};
+#define N_VERBS (sizeof verbs / sizeof *verbs)
+
+static FgExit unknown_verb(const char *word)
+{
+    const char *names[N_VERBS + 1] = {"help"};
+    for (size_t i = 0; i < N_VERBS; i++)
+        names[i + 1] = verbs[i].name;
+    const char *near = fg_closest(word, names, N_VERBS + 1);
+    fprintf(stderr, "foregather: error: unknown verb '%s'", word);
+    if (near)
+        fprintf(stderr, "; did you mean '%s'?", near);
+    fputs("\ntry 'foregather --help'\n", stderr);
+    return FG_EXIT_USAGE;
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+static FgExit help(FgArena *arena, const char *verb)
+{
+    if (verb && !fg_help_verb(arena, verb))
+        return unknown_verb(verb);
+    if (!verb)
+        fg_help(arena);
+    return FG_EXIT_OK;
+}
+
+static FgExit run_verb(FgArena *arena, int argc, char **argv)
+{
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strcmp(argv[0], verbs[i].name) != 0)
+            continue;
+        FgFlags flags;
+        if (wants_help(argc - 1, argv + 1))
+            return help(arena, argv[0]);
+        if (!fg_flags_parse(arena, verbs[i].verb, argc - 1, argv + 1, &flags))
+            return FG_EXIT_USAGE;
+        return verbs[i].run(arena, &flags);
+    }
+    return unknown_verb(argv[0]);
+}
+
+static FgExit run(FgArena *arena, int argc, char **argv)
+{
+    const char *first = argc > 1 ? argv[1] : "";
+    if (argc < 2) {
+        fputs("foregather: error: no verb given\ntry 'foregather --help'\n", stderr);
+        return FG_EXIT_USAGE;
+    }
+    if (strcmp(first, "--version") == 0) {
+        printf("foregather %s (target host)\n", FG_VERSION);
+        return FG_EXIT_OK;
+    }
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)
+        return help(arena, argc > 2 ? argv[2] : NULL);
+    if (strcmp(first, "--internal-error") == 0) /* for the test of how bugs are reported */
+        FG_BUG("asked for by --internal-error");
+    return run_verb(arena, argc - 1, argv + 1);
+}
+
+/* Output that could not be written (a full disk, a closed pipe) is an error too. */
+static int finish(FgExit code)
+{
+    if (fflush(stdout) != 0 && code == FG_EXIT_OK) {
+        fputs("foregather: error: standard output cannot be written\n", stderr);
+        return FG_EXIT_INPUT;
+    }
+    return (int)code;
+}
+
+/* A folder with the command line and copies of the files that it names; NULL when it cannot be
+ * made. */
+static const char *write_reproducer(FgArena *arena, int argc, char **argv)
+{
+    const char *error, *folder = fg_temp_dir(arena, &error);
+    FgBuf line;
+    if (!folder)
+        return NULL;
+    fg_buf_init(&line, arena);
+    for (int i = 0; i < argc; i++) {
+        char *text;
+        size_t len;
+        const char *slash = strrchr(argv[i], '/'), *name = slash ? slash + 1 : argv[i];
+        bool is_file =
+            i > 1 && argv[i][0] != '-' && fg_file_read(arena, argv[i], &text, &len, &error);
+        if (is_file && *name)
+            fg_file_write(arena, fg_arena_printf(arena, "%s/%s", folder, name), text, len, &error);
+        fg_buf_printf(&line, "%s%s", i ? " " : "", fg_quoted(arena, argv[i]));
+    }
+    fg_buf_puts(&line, "\n");
+    bool ok = fg_file_write(arena, fg_arena_printf(arena, "%s/command", folder), line.data,
+                            line.len, &error);
+    return ok ? folder : NULL;
+}
+
+static int report_internal(FgArena *arena, int signal_number, int argc, char **argv)
+{
+    const char *folder = write_reproducer(arena, argc, argv);
+    fprintf(
+        stderr,
+        "foregather: internal error (signal %d): this is a bug in foregather, please report it\n",
+        signal_number);
+    if (folder)
+        fprintf(stderr, "note: %s holds the command and its input files\n", folder);
+    return FG_EXIT_INTERNAL;
+}
+
+static bool is_bug(int signal_number)
+{
+    return signal_number == SIGABRT || signal_number == SIGSEGV || signal_number == SIGBUS ||
+           signal_number == SIGFPE || signal_number == SIGILL;
+}
+
+int main(int argc, char **argv)
+{
+    FgArena *arena = fg_arena_new();
+    int status = 0, code;
+    pid_t child = fork();
+    if (child <= 0) { /* the child; or no process could be made, then without the net */
+        code = finish(run(arena, argc, argv));
+        fg_arena_free(arena);
+        return code;
+    }
+    while (waitpid(child, &status, 0) < 0)
+        ;
+    code = WIFEXITED(status)          ? WEXITSTATUS(status)
+           : is_bug(WTERMSIG(status)) ? report_internal(arena, WTERMSIG(status), argc, argv)
+                                      : 128 + WTERMSIG(status);
+    fg_arena_free(arena);
+    return code;
+}

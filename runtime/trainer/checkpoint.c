@@ -2,7 +2,7 @@
  * found is complete. */
 #include "runtime/trainer/checkpoint.h"
 
-#include "runtime/trainer/number.h"
+#include "runtime/host/elements.h"
 #include "runtime/trainer/safetensors.h"
 #include "runtime/trainer/weights.h"
 

@@ -2,7 +2,7 @@
  * rank 1, and so on, so the global order is the memory order and a short batch ends early. */
 #include "runtime/trainer/feed.h"
 
-#include "runtime/trainer/number.h"
+#include "runtime/host/elements.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * something to each piece. */
 #include "runtime/trainer/store.h"
 
-#include "runtime/trainer/number.h"
+#include "runtime/host/elements.h"
 
 #include <stdlib.h>
 #include <string.h>

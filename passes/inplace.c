@@ -49,24 +49,25 @@ static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, co
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
 }
 
-/* Views made earlier in the order name the old root: every value that lies in `from` moves to `to`.
- */
-static void move_names(FgModule *m, const FgIdVec *order, uint32_t at, uint32_t from, uint32_t to)
+/* A result whose root gave up its memory earlier in the order follows it. */
+static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
 {
-    for (uint32_t i = at; i < order->len; i++) {
-        const FgNode *node = fg_node(m, order->data[i]);
-        for (uint32_t k = 0; k < node->n_results; k++)
-            if (node->results[k] != FG_NO_ID && fg_value(m, node->results[k])->root == from)
-                fg_value(m, node->results[k])->root = to;
+    for (uint32_t k = 0; k < node->n_results; k++) {
+        FgValue *v = node->results[k] == FG_NO_ID ? NULL : fg_value(m, node->results[k]);
+        if (v && v->root != v->id && moved[v->root] != FG_NO_ID)
+            v->root = moved[v->root];
     }
 }
 
-static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last)
+/* `moved`: root that became part of another -> that one; walked in order, so names made later
+ * follow. */
+static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last, uint32_t *moved)
 {
     bool changed = false;
     find_last_access(m, order, last);
     for (uint32_t i = 0; i < order->len; i++) {
         const FgNode *node = fg_node(m, order->data[i]);
+        follow_roots(m, node, moved);
         if (!fg_op_has(node->op, FG_OPF_INPLACE))
             continue;
         uint32_t from = node->operands[0];
@@ -76,7 +77,8 @@ static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last)
             continue;
         uint32_t y = node->results[0], root = fg_value(m, from)->root;
         last[root] = last[y];
-        move_names(m, order, i, y, root);
+        moved[y] = root;
+        fg_value(m, y)->root = root;
         changed = true;
     }
     return changed;
@@ -87,9 +89,11 @@ FgPassResult fg_pass_inplace(FgPassCx *pass)
     FgModule *m = pass->module;
     bool changed = false;
     uint32_t *last = FG_NEW_ARRAY(pass->scratch, uint32_t, m->values.len + 1);
+    uint32_t *moved = FG_NEW_ARRAY(pass->scratch, uint32_t, m->values.len + 1);
     for (uint32_t f = 0; f < m->funcs.len; f++) {
         memset(last, 0, m->values.len * sizeof *last);
-        changed |= share_function(m, &m->funcs.data[f].order, last);
+        memset(moved, 0xff, m->values.len * sizeof *moved);
+        changed |= share_function(m, &m->funcs.data[f].order, last, moved);
     }
     return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

@@ -1,0 +1,93 @@
+/* The machines known by name, written as machine files. Rates are sustained ones;
+ * docs/machine-format.md says where each figure comes from and which are estimates. */
+#include "frontend/machine.h"
+
+#include <string.h>
+
+typedef struct Preset {
+    const char *name, *text;
+} Preset;
+
+/* Ranks are threads that share the memory and the cores: nothing runs beside anything else, so
+ * engines that overlap take turns (one half each). */
+#define HOST                                                                                       \
+    "{\"foregather_machine\": 1, \"name\": \"host\", \"ranks\": 2,\n"                              \
+    " \"memory\": \"16 GiB\", \"reserved\": 0, \"workspace\": \"4 MiB\",\n"                        \
+    " \"matmul\": {\"f32\": 3e10, \"bf16\": 2e10, \"f16\": 2e10},\n"                               \
+    " \"vector\": 2e9, \"memory_rate\": 8e9, \"launch\": 1e-6,\n"                                  \
+    " \"gather\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 2e9]]},\n"                             \
+    " \"reduce\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 1e9]]},\n"                             \
+    " \"beside\": {\"compute_gather\": 0.5, \"compute_reduce\": 0.5, \"gather_compute\": 0.5,\n"   \
+    "            \"reduce_compute\": 0.5, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+
+#define T4_2                                                                                       \
+    "{\"foregather_machine\": 1, \"name\": \"2xT4\", \"ranks\": 2,\n"                              \
+    " \"memory\": \"14.57 GiB\", \"reserved\": \"0.3 GiB\", \"reserved_estimated\": true,\n"       \
+    " \"workspace\": \"32 MiB\",\n"                                                                \
+    " \"matmul\": {\"f32\": 6e12, \"bf16\": 6e12, \"f16\": 4e13},\n"                               \
+    " \"vector\": 4e12, \"memory_rate\": 2.4e11, \"launch\": 5e-6,\n"                              \
+    " \"gather\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 5e9], [8e6, 9e9], [3.2e7, 1e10]]},\n"  \
+    " \"reduce\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 5e9], [8e6, 9e9], [3.2e7, 1e10]]},\n"  \
+    " \"beside\": {\"compute_gather\": 0.9, \"compute_reduce\": 0.85, \"gather_compute\": 0.9,\n"  \
+    "            \"reduce_compute\": 0.85, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+
+#define H200                                                                                       \
+    " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"workspace\": \"32 MiB\",\n"             \
+    " \"matmul\": {\"f32\": 5e13, \"bf16\": 7.1e14, \"f16\": 7.1e14},\n"                           \
+    " \"vector\": 3e13, \"memory_rate\": 4.2e12, \"launch\": 2e-6,\n"
+
+#define H200_2                                                                                     \
+    "{\"foregather_machine\": 1, \"name\": \"2xH200\", \"ranks\": 2,\n" H200                       \
+    " \"gather\": {\"latency\": 1.1e-5, \"bus_rates\": [[1e6, 3.7e10], [8e6, 1.17e11],\n"          \
+    "            [3.2e7, 1.88e11], [1.28e8, 2.34e11], [5.12e8, 2.58e11]]},\n"                      \
+    " \"reduce\": {\"latency\": 1.2e-5, \"bus_rates\": [[1e6, 3.5e10], [8e6, 1.34e11],\n"          \
+    "            [3.2e7, 1.85e11], [1.28e8, 2.2e11], [5.12e8, 2.45e11]]},\n"                       \
+    " \"beside\": {\"compute_gather\": 0.79, \"compute_reduce\": 0.62, \"gather_compute\": "       \
+    "0.64,\n"                                                                                      \
+    "            \"reduce_compute\": 0.57, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+
+#define H200_4                                                                                     \
+    "{\"foregather_machine\": 1, \"name\": \"4xH200\", \"ranks\": 4,\n" H200                       \
+    " \"gather\": {\"latency\": 2.4e-5, \"bus_rates\": [[8e6, 1.41e11], [1.28e8, 2.93e11],\n"      \
+    "            [5.12e8, 3.18e11]]},\n"                                                           \
+    " \"reduce\": {\"latency\": 1.8e-5, \"bus_rates\": [[8e6, 1.6e11], [1.28e8, 2.89e11],\n"       \
+    "            [5.12e8, 3.12e11]]},\n"                                                           \
+    " \"beside\": {\"compute_gather\": 0.75, \"compute_reduce\": 0.58, \"gather_compute\": "       \
+    "0.56,\n"                                                                                      \
+    "            \"reduce_compute\": 0.63, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+
+#define H100_8                                                                                     \
+    "{\"foregather_machine\": 1, \"name\": \"8xH100\", \"ranks\": 8,\n"                            \
+    " \"memory\": \"79 GiB\", \"reserved\": 1780000000, \"reserved_estimated\": true,\n"           \
+    " \"workspace\": \"32 MiB\",\n"                                                                \
+    " \"matmul\": {\"f32\": 5e13, \"bf16\": 6.5e14, \"f16\": 6.5e14},\n"                           \
+    " \"vector\": 3e13, \"memory_rate\": 2.9e12, \"launch\": 2e-6,\n"                              \
+    " \"gather\": {\"latency\": 3e-5, \"bus_rates\": [[8e6, 1.3e11], [1.28e8, 3.1e11],\n"          \
+    "            [5.12e8, 3.55e11]]},\n"                                                           \
+    " \"reduce\": {\"latency\": 3e-5, \"bus_rates\": [[8e6, 1.3e11], [1.28e8, 3.1e11],\n"          \
+    "            [5.12e8, 3.65e11]]},\n"                                                           \
+    " \"beside\": {\"compute_gather\": 0.7, \"compute_reduce\": 0.6, \"gather_compute\": 0.6,\n"   \
+    "            \"reduce_compute\": 0.6, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+
+static const Preset presets[] = {
+    {"host", HOST}, {"2xT4", T4_2}, {"2xH200", H200_2}, {"4xH200", H200_4}, {"8xH100", H100_8},
+};
+static const char *const names[] = {"host", "2xT4", "2xH200", "4xH200", "8xH100"};
+
+#define N_PRESETS (sizeof presets / sizeof *presets)
+_Static_assert(sizeof names / sizeof *names == N_PRESETS, "a preset lacks its name");
+
+const char *fg_machine_preset(const char *name)
+{
+    for (size_t i = 0; i < N_PRESETS; i++) {
+        if (strcmp(presets[i].name, name) == 0)
+            return presets[i].text;
+    }
+    return NULL;
+}
+
+const char *const *fg_machine_preset_names(uint32_t *out_n)
+{
+    *out_n = (uint32_t)N_PRESETS;
+    return names;
+}

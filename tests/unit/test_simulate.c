@@ -1,0 +1,184 @@
+/* The simulator and the curves, against figures found by hand. The machine makes a product of two
+ * 16 x 16 matrices (8192 FLOP) take 1 us and gathers or reduces 1024 bytes in 2 us; everything else
+ * takes no time to speak of. */
+#include "passes/compile.h"
+#include "tests/unit/unit.h"
+
+#define US 1e-6
+
+static FgMachine machine(void)
+{
+    static FgCurvePoint point[] = {{1024.0, 2.0 * US}};
+    FgMachine m = {.name = "test",
+                   .ranks = 2,
+                   .matmul_f32 = 8192.0 / US,
+                   .matmul_bf16 = 4.0 * 8192.0 / US,
+                   .vector_flops = 1e30,
+                   .memory_rate = 1e30,
+                   .compute_beside_gather = 1.0,
+                   .compute_beside_reduce = 1.0,
+                   .gather_beside_compute = 1.0,
+                   .reduce_beside_compute = 1.0,
+                   .gather_beside_reduce = 1.0,
+                   .reduce_beside_gather = 1.0};
+    m.gather.data = m.reduce.data = point;
+    m.gather.len = m.reduce.len = 1;
+    return m;
+}
+
+static FgSim simulated(const char *accumulate, const char *body, const FgMachine *m, int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    FgDiags *diags = fg_diags_new(arena);
+    const char *text = fg_arena_printf(
+        arena,
+        "module @tiny level(sched) ranks(2) numerics(compute=f32, wire=f32, shard=f32, clip=0.0, "
+        "accumulate=%s)\n"
+        "state %%s.0 : f32[128] role(shard, 0) mem(parameters)\n"
+        "state %%x.1 : f32[16, 16] role(input, 0) mem(inputs)\n"
+        "state %%g.2 : f32[128] role(grad_shard, 0) mem(gradients)\n"
+        "%s",
+        accumulate, body);
+    FgModule *module = fg_module_parse(arena, diags, "test.fg", text, strlen(text));
+    FgSim sim = {0};
+    FgBuf out;
+    fg_buf_init(&out, arena);
+    fg_diags_render(diags, &out);
+    CHECK_STR(fg_buf_text(&out), "");
+    if (module)
+        fg_simulate(arena, module, m, &sim);
+    sim.bound_engine = sim.bound_engine ? sim.bound_engine : "";
+    fg_arena_free(arena);
+    return sim;
+}
+
+#define GATHER                                                                                     \
+    "  #1 %W.11 : f32[256] = gather %s.0 stream(gather)\n  #2 %w.12 : f32[16, 16] in %W.11+0 = "   \
+    "view %W.11\n"
+#define ALONE "  #3 %a.13 : f32[16, 16] = linear %x.1, %x.1\n"
+#define USE "  #4 %y.14 : f32[16, 16] = linear %x.1, %w.12 wait(#1)\n"
+
+static void exposed_gather(int *failures)
+{
+    FgMachine m = machine();
+    FgSim sim = simulated("1", "func @step {\n" GATHER USE "}\n", &m, failures);
+    CHECK_NEAR(sim.step_us, 3.0, 1e-9);
+    CHECK_NEAR(sim.exposed_gather_us, 2.0, 1e-9);
+    CHECK_NEAR(sim.exposed_reduce_us, 0.0, 1e-9);
+    CHECK_NEAR(sim.busy_us[FG_STREAM_COMPUTE], 1.0, 1e-9);
+    CHECK_NEAR(sim.busy_us[FG_STREAM_GATHER], 2.0, 1e-9);
+    CHECK_NEAR(sim.bound_us, 3.0, 1e-9); /* the use depends on the gather */
+    CHECK_STR(sim.bound_engine, "dependencies");
+    CHECK_EQ_U64(sim.gathers, 1);
+    CHECK_EQ_U64(sim.gather_bytes, 1024);
+}
+
+static void hidden_gather(int *failures)
+{
+    FgMachine m = machine();
+    FgSim sim = simulated("1", "func @step {\n" GATHER ALONE USE "}\n", &m, failures);
+    CHECK_NEAR(sim.step_us, 3.0, 1e-9);
+    CHECK_NEAR(sim.exposed_gather_us, 1.0, 1e-9);
+    CHECK_NEAR(sim.bound_us, 3.0, 1e-9);
+}
+
+/* Beside a gather, compute runs at half speed: 1 us takes 2, and both end together. */
+static void slow_compute(int *failures)
+{
+    FgMachine m = machine();
+    m.compute_beside_gather = 0.5;
+    FgSim sim = simulated("1", "func @step {\n" GATHER ALONE USE "}\n", &m, failures);
+    CHECK_NEAR(sim.step_us, 3.0, 1e-9);
+    CHECK_NEAR(sim.exposed_gather_us, 0.0, 1e-9);
+    CHECK_NEAR(sim.busy_us[FG_STREAM_COMPUTE], 3.0, 1e-9);
+    CHECK_NEAR(sim.bound_us, 3.0, 1e-9);
+}
+
+/* Beside compute, a gather runs at half speed: 0.5 of 2 us are done after the first product, the
+ * rest runs alone. */
+static void slow_gather(int *failures)
+{
+    FgMachine m = machine();
+    m.gather_beside_compute = 0.5;
+    FgSim sim = simulated("1", "func @step {\n" GATHER ALONE USE "}\n", &m, failures);
+    CHECK_NEAR(sim.step_us, 3.5, 1e-9);
+    CHECK_NEAR(sim.exposed_gather_us, 1.5, 1e-9);
+    CHECK_NEAR(sim.busy_us[FG_STREAM_GATHER], 2.5, 1e-9);
+}
+
+/* Three engines at once: factors multiply. compute at 0.5 * 0.4 while both collectives run. */
+static void factors_multiply(int *failures)
+{
+    FgMachine m = machine();
+    m.compute_beside_gather = 0.5;
+    m.compute_beside_reduce = 0.4;
+    FgSim sim = simulated("1",
+                          "func @step {\n"
+                          "  #5 %B.15 : f32[256] = gather %s.0 stream(gather)\n"
+                          "  #6 %g.2 = reduce_scatter %x.1 stream(reduce)\n" ALONE "}\n",
+                          &m, failures);
+    CHECK_NEAR(sim.step_us, 2.0 + 0.6, 1e-9); /* 0.4 of the product in 2 us, then 0.6 alone */
+}
+
+static void join_waits_for_reduction(int *failures)
+{
+    FgMachine m = machine();
+    FgSim sim = simulated("1",
+                          "func @step {\n" ALONE
+                          "  #6 %g.2 = reduce_scatter %a.13 stream(reduce) wait(#3)\n"
+                          "}\n",
+                          &m, failures);
+    CHECK_NEAR(sim.step_us, 3.0, 1e-9);
+    CHECK_NEAR(sim.exposed_reduce_us, 2.0, 1e-9);
+    CHECK_NEAR(sim.bound_us, 3.0, 1e-9);
+}
+
+/* What only streams and waits order is no dependency: the bound is that of the engine. */
+static void bound_by_engine(int *failures)
+{
+    FgMachine m = machine();
+    FgSim sim = simulated("1",
+                          "func @step {\n"
+                          "  #5 %B.15 : f32[256] = gather %s.0 stream(gather)\n"
+                          "  #6 %C.16 : f32[256] = gather %s.0 stream(gather)\n"
+                          "  #3 %a.13 : f32[16, 16] = linear %x.1, %x.1 wait(#6)\n"
+                          "}\n",
+                          &m, failures);
+    CHECK_NEAR(sim.step_us, 5.0, 1e-9);
+    CHECK_NEAR(sim.bound_us, 4.0, 1e-9);
+    CHECK_STR(sim.bound_engine, "gather");
+}
+
+static void micro_steps(int *failures)
+{
+    FgMachine m = machine();
+    const char *body = "func @prologue {\n  #9 %p.19 : f32[16, 16] = linear %x.1, %x.1\n}\n"
+                       "func @first {\n" GATHER USE "}\n"
+                       "func @middle {\n  #5 %a.15 : f32[16, 16] = linear %x.1, %x.1\n}\n"
+                       "func @last {\n  #6 %b.16 : f32[16, 16] = linear %x.1, %x.1\n"
+                       "  #7 %B.17 : f32[256] = gather %s.0 stream(gather)\n}\n";
+    FgSim sim = simulated("5", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 3.0 + 3 * 1.0 + 2.0, 1e-9);
+    CHECK_NEAR(sim.busy_us[FG_STREAM_COMPUTE], 5.0, 1e-9);
+    CHECK_EQ_U64(sim.gathers, 2);
+    sim = simulated("2", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 3.0 + 2.0, 1e-9);
+}
+
+static void curve(int *failures)
+{
+    FgCurvePoint points[] = {{100.0, 1.0}, {200.0, 1.5}, {400.0, 4.0}};
+    FgCurve three = {points, 3, 3}, none = {NULL, 0, 0};
+    CHECK_NEAR(fg_curve_seconds(&three, 1.0), 1.0, 1e-12);
+    CHECK_NEAR(fg_curve_seconds(&three, 150.0), 1.25, 1e-12);
+    CHECK_NEAR(fg_curve_seconds(&three, 200.0), 1.5, 1e-12);
+    CHECK_NEAR(fg_curve_seconds(&three, 300.0), 2.75, 1e-12);
+    CHECK_NEAR(fg_curve_seconds(&three, 800.0), 8.0, 1e-12); /* 100 bytes a second go on */
+    CHECK_NEAR(fg_curve_seconds(&none, 800.0), 0.0, 0.0);
+}
+
+UNIT_MAIN({"exposed_gather", exposed_gather}, {"hidden_gather", hidden_gather},
+          {"slow_compute", slow_compute}, {"slow_gather", slow_gather},
+          {"factors_multiply", factors_multiply},
+          {"join_waits_for_reduction", join_waits_for_reduction},
+          {"bound_by_engine", bound_by_engine}, {"micro_steps", micro_steps}, {"curve", curve})

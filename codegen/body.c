@@ -83,10 +83,10 @@ static void put_arg(FgBuf *out, const FgArg *arg)
 /* The trailing comment: which node this is, and where the model says so. */
 static void put_origin(FgBuf *out, const FgModule *module, const FgNode *node)
 {
-    const char *file = node->loc.file ? fg_diags_source_name(module->diags, node->loc.file) : NULL;
+    const char *file = fg_emit_file_name(module, node->loc);
     fg_buf_puts(out, " /* ");
     fg_c_comment(out, *node->name ? node->name : fg_op_info(node->op)->name);
-    if (file) {
+    if (*file) {
         fg_buf_puts(out, ", ");
         fg_c_comment(out, file);
         fg_buf_printf(out, ":%u:%u", node->loc.line, node->loc.col);

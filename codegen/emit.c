@@ -28,7 +28,8 @@ static void put_header(const FgEmit *emit, FgBuf *out)
              " *\n * Made by foregather ");
     fg_c_comment(out, emit->info->version);
     fg_buf_puts(out, " from ");
-    fg_c_comment(out, emit->info->source);
+    const char *slash = strrchr(emit->info->source, '/');
+    fg_c_comment(out, slash ? slash + 1 : emit->info->source);
     fg_buf_printf(out, ": plan %s, %u rank%s, ", m->plan ? m->plan->name : "of its own", m->ranks,
                   m->ranks == 1 ? "" : "s");
     fg_buf_printf(out, "compute %s, gradients %s, %" PRId64 " micro-step%s, ",

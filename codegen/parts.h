@@ -20,6 +20,9 @@ typedef struct FgEmit {
 /* The functions of one schedule: pieces by phase and layer, and the body that calls them. NULL
  * makes a body that only joins. */
 void fg_emit_body(FgEmit *emit, const char *name, const FgFunc *func);
+/* The file of a place without its folders, "" for nowhere: programs do not depend on where the
+ * model lay. */
+const char *fg_emit_file_name(const FgModule *module, FgLoc loc);
 void fg_emit_tables(FgEmit *emit, FgBuf *out);
 void fg_emit_program(FgEmit *emit, FgBuf *out);
 

@@ -4,6 +4,7 @@
 #include "codegen/parts.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *const rt_dtypes[FG_N_DTYPES] = {
     [FG_F32] = "FG_RT_F32", [FG_BF16] = "FG_RT_BF16", [FG_F16] = "FG_RT_F16",
@@ -195,6 +196,13 @@ static void put_inputs(FgEmit *emit, FgBuf *out)
     fg_buf_puts(out, "};\n\n");
 }
 
+const char *fg_emit_file_name(const FgModule *module, FgLoc loc)
+{
+    const char *name = loc.file ? fg_diags_source_name(module->diags, loc.file) : "";
+    const char *slash = strrchr(name, '/');
+    return slash ? slash + 1 : name;
+}
+
 static void put_nodes(FgEmit *emit, FgBuf *out)
 {
     const FgModule *m = emit->module;
@@ -203,13 +211,12 @@ static void put_nodes(FgEmit *emit, FgBuf *out)
     fg_buf_puts(out, "/* name, op, file, line, column */\nstatic const FgRtNode nodes[] = {\n");
     for (uint32_t i = 0; i < emit->calls.len; i++) {
         const FgNode *node = &m->nodes.data[emit->calls.data[i]];
-        const char *file = node->loc.file ? fg_diags_source_name(m->diags, node->loc.file) : "";
         fg_buf_puts(out, "    {");
         fg_c_string(out, node->name);
         fg_buf_puts(out, ", ");
         fg_c_string(out, fg_op_info(node->op)->name);
         fg_buf_puts(out, ", ");
-        fg_c_string(out, file);
+        fg_c_string(out, fg_emit_file_name(m, node->loc));
         fg_buf_printf(out, ", %u, %u},\n", node->loc.line, node->loc.col);
     }
     fg_buf_puts(out, "};\n\n");

@@ -65,6 +65,8 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 /* Seconds of one node alone on its engine. */
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
+/* By node id: microseconds that the compute stream stands still for that node, in one run of its function. */
+void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine, double *out_us);
 
 /* The proof (passes/check.c): shares no code with the passes that made the schedule. Reports every
  * violation it finds (at most 20) as FG_D_NOT_PROVED and returns false. `budget` bounds state_bytes

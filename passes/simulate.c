@@ -25,6 +25,7 @@ typedef struct Body {
     bool *done;                    /* by position */
     uint32_t *queue[FG_N_STREAMS]; /* positions, in issue order */
     uint32_t n_queue[FG_N_STREAMS];
+    double *stalls; /* by node id: seconds that compute stands still for it; NULL when nobody asks */
 } Body;
 
 /* What one function takes, in seconds. */
@@ -265,8 +266,11 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
     if (next == FG_N_STREAMS)
         return false;
     uint32_t exposed = exposed_stream(body, engines);
-    if (exposed != FG_N_STREAMS)
+    if (exposed != FG_N_STREAMS) {
         figures->exposed[exposed] += piece;
+        if (body->stalls && engines->running[exposed])
+            body->stalls[node_at(body, body->queue[exposed][engines->head[exposed]])->id] += piece;
+    }
     figures->length += piece;
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         if (!engines->running[s])
@@ -283,12 +287,13 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
 }
 
 static Figures run_body(FgArena *scratch, const FgModule *module, const FgFunc *func,
-                        const FgMachine *machine)
+                        const FgMachine *machine, double *stalls)
 {
     Body body;
     Engines engines = {0};
     Figures figures = {0};
     body_init(&body, scratch, module, func, machine, &figures);
+    body.stalls = stalls;
     do
         start_ready(&body, &engines);
     while (advance(&body, machine, &engines, &figures));
@@ -326,7 +331,7 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
         const FgFunc *func = &sched->funcs.data[i];
         double times = repeats(sched, func->name);
         if (times > 0.0) {
-            Figures one = run_body(scratch, sched, func, machine);
+            Figures one = run_body(scratch, sched, func, machine, NULL);
             add(&sum, &one, times);
         }
     }
@@ -344,4 +349,15 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
             out->bound_engine = fg_stream_name((FgStream)s);
         }
     }
+}
+
+void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
+                        double *out_us)
+{
+    for (uint32_t i = 0; i < sched->nodes.len; i++)
+        out_us[i] = 0.0;
+    for (uint32_t i = 0; i < sched->funcs.len; i++)
+        run_body(scratch, sched, &sched->funcs.data[i], machine, out_us);
+    for (uint32_t i = 0; i < sched->nodes.len; i++)
+        out_us[i] *= 1e6;
 }

@@ -84,7 +84,8 @@ FgLines fg_schedule_lines(FgArena *arena, const FgModule *m, const FgFunc *func)
         const FgNode *node = &m->nodes.data[func->order.data[i]];
         if (is_silent(node))
             continue;
-        FgLine line = {unique(arena, &seen, node_text(arena, m, func, i)), node->id, before[i], 0};
+        FgLine line = {unique(arena, &seen, node_text(arena, m, func, i)), node->id, before[i], 0,
+                       is_compute(node)};
         if (node->op == FG_OP_gather)
             line.ahead = before[first_use(m, func, i)] - before[i];
         fg_vec_push(arena, &lines, line);
@@ -121,30 +122,48 @@ static void match(Align *a)
     }
 }
 
-/* Marks a longest increasing run of right positions. tails[k]: left index of the smallest last
- * position of a run of k + 1. */
+/* The heaviest run that ends before some right position: its weight, and the left index of its last
+ * line. */
+typedef struct Best {
+    uint64_t weight;
+    uint32_t last;
+} Best;
+
+/* tree[k] covers the right positions below k as Fenwick's trees do. */
+static Best best_below(const Best *tree, uint32_t position)
+{
+    Best best = {0, FG_NO_ID};
+    for (uint32_t k = position; k > 0; k &= k - 1) {
+        if (tree[k].weight > best.weight)
+            best = tree[k];
+    }
+    return best;
+}
+
+static void record(Best *tree, uint32_t n, uint32_t position, Best best)
+{
+    for (uint32_t k = position + 1; k <= n; k += k & (~k + 1)) {
+        if (best.weight > tree[k].weight)
+            tree[k] = best;
+    }
+}
+
 static void mark_equal(Align *a)
 {
-    uint32_t n = a->left->len, len = 0;
-    uint32_t *tails = FG_NEW_ARRAY(a->arena, uint32_t, n + 1);
-    uint32_t *previous = FG_NEW_ARRAY(a->arena, uint32_t, n + 1);
-    a->equal = FG_NEW_ARRAY(a->arena, bool, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t low = 0, high = len;
+    uint32_t n = a->right->len;
+    Best *tree = FG_NEW_ARRAY(a->arena, Best, n + 1);
+    uint32_t *previous = FG_NEW_ARRAY(a->arena, uint32_t, a->left->len + 1);
+    a->equal = FG_NEW_ARRAY(a->arena, bool, a->left->len + 1);
+    for (uint32_t i = 0; i < a->left->len; i++) {
         if (a->to_right[i] == FG_NO_ID)
             continue;
-        while (low < high) {
-            uint32_t middle = (low + high) / 2;
-            if (a->to_right[tails[middle]] < a->to_right[i])
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        previous[i] = low > 0 ? tails[low - 1] : FG_NO_ID;
-        tails[low] = i;
-        len += low == len;
+        Best best = best_below(tree, a->to_right[i]);
+        previous[i] = best.last;
+        best.weight += a->left->data[i].computes ? n + 1 : 1;
+        best.last = i;
+        record(tree, n, a->to_right[i], best);
     }
-    for (uint32_t i = len > 0 ? tails[len - 1] : FG_NO_ID; i != FG_NO_ID; i = previous[i])
+    for (uint32_t i = best_below(tree, n).last; i != FG_NO_ID; i = previous[i])
         a->equal[i] = true;
 }
 

@@ -14,6 +14,7 @@ typedef struct FgLine {
     uint32_t node;
     uint32_t compute; /* nodes of the compute stream before it */
     uint32_t ahead;   /* a gather: nodes of the compute stream between it and its first use */
+    bool computes;    /* work of the compute stream */
 } FgLine;
 
 typedef FG_VEC(FgLine) FgLines;
@@ -35,8 +36,8 @@ typedef struct FgChange {
 typedef FG_VEC(FgChange) FgChanges;
 
 FgLines fg_schedule_lines(FgArena *arena, const FgModule *module, const FgFunc *func);
-/* In the order of the right side; what only the left has stands where it was. The equal lines are a
- * longest common subsequence. */
+/* In the order of the right side; what only the left has stands where it was. The equal lines are
+ * a common subsequence with the most work of the compute stream, then the most lines. */
 FgChanges fg_align(FgArena *arena, const FgLines *left, const FgLines *right);
 
 #endif

@@ -8,13 +8,21 @@
 
 #define NO_LIMIT (UINT64_MAX / 4) /* more than any plan takes */
 
-static void fill_side(FgSide *side, const char *name, const FgCompiled *compiled)
+static void find_stalls(FgArena *arena, const FgMachine *machine, FgSide *side)
+{
+    double *stalls = FG_NEW_ARRAY(arena, double, side->module->nodes.len + 1);
+    fg_simulate_stalls(arena, side->module, machine, stalls);
+    side->stall_us = stalls;
+}
+
+static void fill_side(FgSession *s, FgSide *side, const char *name, const FgCompiled *compiled)
 {
     side->name = name;
     side->module = compiled->module;
     side->scheduled = true;
     side->ledger = compiled->ledger;
     side->sim = compiled->sim;
+    find_stalls(s->arena, &s->machine, side);
 }
 
 /* The baseline is shown also when it does not fit: that is when the comparison matters most. */
@@ -29,7 +37,7 @@ static FgExit compile_baseline(FgSession *s, FgCompileOptions options, FgSide *o
         code = fg_session_compile(s, &options, &compiled);
     }
     if (code == FG_EXIT_OK)
-        fill_side(out, "zero3", &compiled);
+        fill_side(s, out, "zero3", &compiled);
     return code;
 }
 
@@ -42,7 +50,7 @@ static FgExit compare_schedules(FgSession *s, FgComparison *c)
         fg_print_refusal(s, &compiled);
     if (code != FG_EXIT_OK)
         return code;
-    fill_side(&c->right, compiled.module->plan->name, &compiled);
+    fill_side(s, &c->right, compiled.module->plan->name, &compiled);
     c->budget = compiled.budget_bytes;
     return compile_baseline(s, options, &c->left);
 }
@@ -73,6 +81,7 @@ static bool dump_side(FgSession *s, const char *path, FgSide *out)
     fg_machine_set_ranks(s->arena, &machine, out->module->ranks);
     fg_ledger(s->arena, out->module, &out->ledger);
     fg_simulate(s->arena, out->module, &machine, &out->sim);
+    find_stalls(s->arena, &machine, out);
     return true;
 }
 

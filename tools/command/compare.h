@@ -12,6 +12,7 @@ typedef struct FgSide {
     bool too_big;   /* planned although it does not fit the memory offered */
     FgLedger ledger;
     FgSim sim;
+    const double *stall_us; /* by node id: how long compute stands still for it; NULL: not known */
 } FgSide;
 
 /* One figure of both sides. */

@@ -20,7 +20,7 @@ static void put_figures(FgArena *arena, const FgComparison *c, FgBuf *out)
     fg_buf_puts(out, "\n  },\n");
 }
 
-static void put_change(FgArena *arena, const FgChange *change, FgBuf *out)
+static void put_change(FgArena *arena, const FgComparison *c, const FgChange *change, FgBuf *out)
 {
     static const char *const kinds[] = {"equal", "moved", "removed", "added"};
     const FgLine *line = change->right ? change->right : change->left;
@@ -33,16 +33,19 @@ static void put_change(FgArena *arena, const FgChange *change, FgBuf *out)
     if (change->kind == FG_CHANGE_MOVED)
         fg_buf_printf(out, ", \"earlier\": %" PRId64 ", \"ahead\": [%u, %u]", change->earlier,
                       change->left->ahead, change->right->ahead);
+    if (change->right && c->right.stall_us)
+        fg_buf_printf(out, ", \"stall_us\": %s",
+                      fg_double_text(arena, c->right.stall_us[change->right->node]));
     fg_buf_puts(out, "}");
 }
 
-static void put_func(FgArena *arena, const FgFuncDiff *f, FgBuf *out)
+static void put_func(FgArena *arena, const FgComparison *c, const FgFuncDiff *f, FgBuf *out)
 {
     fg_buf_printf(out, "    {\"name\": %s, \"nodes\": [%u, %u], \"changes\": [",
                   fg_quoted(arena, f->name), f->left.len, f->right.len);
     for (uint32_t i = 0; i < f->changes.len; i++) {
         fg_buf_puts(out, i ? ",\n      " : "\n      ");
-        put_change(arena, &f->changes.data[i], out);
+        put_change(arena, c, &f->changes.data[i], out);
     }
     fg_buf_puts(out, f->changes.len ? "\n    ]}" : "]}");
 }
@@ -60,7 +63,7 @@ void fg_comparison_json(FgArena *arena, const FgComparison *c, FgBuf *out)
     fg_buf_puts(out, "  \"functions\": [");
     for (uint32_t i = 0; i < c->funcs.len; i++) {
         fg_buf_puts(out, i ? ",\n" : "\n");
-        put_func(arena, &c->funcs.data[i], out);
+        put_func(arena, c, &c->funcs.data[i], out);
     }
     fg_buf_puts(out, "\n  ]\n}\n");
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define KEEP_EQUAL 2 /* a shorter run of equal lines is shown, not counted */
+#define COLLAPSE 4   /* so many changes that read alike are shown by the first and the last */
 
 static const char *value_text(FgArena *arena, FgFigureKind kind, double x)
 {
@@ -60,40 +61,85 @@ static bool gathers_bucket(const FgModule *m, const FgLines *lines, const FgModu
     return false;
 }
 
-static const char *moved_text(FgArena *arena, const FgChange *change, bool gather)
+static const char *distance_text(FgArena *arena, int64_t earlier)
 {
-    const char *how;
-    uint64_t n = (uint64_t)(change->earlier < 0 ? -change->earlier : change->earlier);
+    uint64_t n = (uint64_t)(earlier < 0 ? -earlier : earlier);
     if (n == 0)
-        how = "same place, other order of issue";
-    else
-        how = fg_arena_printf(arena, "%" PRIu64 " node%s %s", n, n == 1 ? "" : "s",
-                              change->earlier > 0 ? "earlier" : "later");
-    return gather ? fg_arena_printf(arena, "%s, %u ahead of its use", how, change->right->ahead)
-                  : how;
+        return "same place, other order of issue";
+    return fg_arena_printf(arena, "%" PRIu64 " node%s %s", n, n == 1 ? "" : "s",
+                           earlier > 0 ? "earlier" : "later");
+}
+
+/* ", 15 ahead of its use, hidden" */
+static const char *gather_text(FgArena *arena, const FgSide *side, const FgLine *line)
+{
+    const char *text = fg_arena_printf(arena, ", %u ahead of its use", line->ahead);
+    if (!side->stall_us)
+        return text;
+    double stall = side->stall_us[line->node];
+    return stall < 0.5 ? fg_arena_printf(arena, "%s, hidden", text)
+                       : fg_arena_printf(arena, "%s, %s exposed", text,
+                                         value_text(arena, FG_FIGURE_US, stall));
+}
+
+/* What happened to a line, in words; "" when its mark says it all. */
+static const char *note_text(FgArena *arena, const FgComparison *c, const FgFuncDiff *f,
+                             const FgChange *change)
+{
+    bool gather = is_gather(c, change);
+    if (change->kind == FG_CHANGE_MOVED)
+        return fg_arena_printf(arena, "%s%s", distance_text(arena, change->earlier),
+                               gather ? gather_text(arena, &c->right, change->right) : "");
+    if (change->kind == FG_CHANGE_REMOVED && gather)
+        return gathers_bucket(c->right.module, &f->right, c->left.module, change->left)
+                   ? "kept: still gathered from before"
+                   : "not gathered";
+    if (change->kind == FG_CHANGE_ADDED && gather)
+        return fg_arena_printf(
+            arena, "%s%s",
+            gathers_bucket(c->left.module, &f->left, c->right.module, change->right)
+                ? "gathered again"
+                : "gathered",
+            gather_text(arena, &c->right, change->right));
+    return "";
 }
 
 static void put_change(FgArena *arena, const FgComparison *c, const FgFuncDiff *f,
                        const FgChange *change, FgBuf *out)
 {
-    bool gather = is_gather(c, change);
-    const char *note = "";
-    if (change->kind == FG_CHANGE_MOVED)
-        note = moved_text(arena, change, gather);
-    else if (change->kind == FG_CHANGE_REMOVED && gather)
-        note = gathers_bucket(c->right.module, &f->right, c->left.module, change->left)
-                   ? "kept: still gathered from before"
-                   : "not gathered";
-    else if (change->kind == FG_CHANGE_ADDED && gather)
-        note = gathers_bucket(c->left.module, &f->left, c->right.module, change->right)
-                   ? "gathered again"
-                   : "gathered";
     static const char marks[] = {'=', '>', '-', '+'};
     const FgLine *line = change->right ? change->right : change->left;
+    const char *note = note_text(arena, c, f, change);
     if (*note)
-        fg_buf_printf(out, "  %c %-46s %s\n", marks[change->kind], line->text, note);
+        fg_buf_printf(out, "  %c %-44s %s\n", marks[change->kind], line->text, note);
     else
         fg_buf_printf(out, "  %c %s\n", marks[change->kind], line->text);
+}
+
+/* Two changes that read alike but for a bucket's name: gathers moved by the same distance, say. */
+static bool alike(FgArena *arena, const FgComparison *c, const FgFuncDiff *f, const FgChange *a,
+                  const FgChange *b)
+{
+    return a->kind == b->kind && is_gather(c, a) && is_gather(c, b) &&
+           strcmp(note_text(arena, c, f, a), note_text(arena, c, f, b)) == 0;
+}
+
+/* How many changes from `at` on read alike, with nothing but runs of equal lines between them. */
+static uint32_t count_alike(FgArena *arena, const FgComparison *c, const FgFuncDiff *f, uint32_t at,
+                            uint32_t *out_last)
+{
+    const FgChange *changes = f->changes.data;
+    uint32_t n = 1;
+    *out_last = at;
+    for (uint32_t i = at + 1; i < f->changes.len; i++) {
+        if (changes[i].kind == FG_CHANGE_EQUAL)
+            continue;
+        if (!alike(arena, c, f, &changes[at], &changes[i]))
+            break;
+        *out_last = i;
+        n++;
+    }
+    return n;
 }
 
 static void put_equal(const FgChange *change, FgBuf *out)
@@ -137,16 +183,26 @@ static void put_counts(const FgComparison *c, const FgFuncDiff *f, FgBuf *out)
 static void put_func(FgArena *arena, const FgComparison *c, const FgFuncDiff *f, FgBuf *out)
 {
     if (!f->differs) {
-        fg_buf_printf(out, "\n@%s: %u nodes, equal\n", f->name, f->left.len);
+        fg_buf_printf(out, "\n@%s: %u node%s, equal\n", f->name, f->left.len,
+                      f->left.len == 1 ? "" : "s");
         return;
     }
     fg_buf_printf(out, "\n@%s: %u nodes against %u; ", f->name, f->left.len, f->right.len);
     put_counts(c, f, out);
     for (uint32_t i = 0; i < f->changes.len; i++) {
-        if (f->changes.data[i].kind == FG_CHANGE_EQUAL)
-            put_equal(&f->changes.data[i], out);
-        else
-            put_change(arena, c, f, &f->changes.data[i], out);
+        const FgChange *change = &f->changes.data[i];
+        uint32_t last, n;
+        if (change->kind == FG_CHANGE_EQUAL) {
+            put_equal(change, out);
+            continue;
+        }
+        put_change(arena, c, f, change, out);
+        n = count_alike(arena, c, f, i, &last);
+        if (n >= COLLAPSE) {
+            fg_buf_printf(out, "    ... %u more like these two\n", n - 2);
+            put_change(arena, c, f, &f->changes.data[last], out);
+            i = last;
+        }
     }
 }
 

@@ -75,25 +75,26 @@ static bool check_loss(FgModule *m, const FgIdVec *order)
             return false;
         }
     }
-    const FgType *type = fg_value(m, m->loss)->type;
-    if (type->rank == 0 && fg_dtype_is_float(type->dtype))
-        return true;
-    fg_diag(m->diags, loss_loc(m), FG_D_SHAPE,
-            "the loss has %u dimensions and elements %s, it must be a floating-point scalar",
-            type->rank, fg_dtype_name(type->dtype));
-    return false;
+    return true;
 }
 
-/* Casts a loss that is not f32, and makes the seed that will scale it. */
+/* Makes the loss an f32 of rank 0, and the seed that will scale it. */
 static uint32_t make_seed(FgBuilder *b)
 {
     FgModule *m = b->module;
     uint32_t loss = m->loss;
+    const char *name = fg_value(m, loss)->name;
+    if (fg_value(m, loss)->type->rank > 0) {
+        FgNode *scalar = fg_node_new(b, FG_OP_reshape, &loss, 1);
+        fg_node_set_ints(m, scalar, "shape", NULL, 0);
+        loss = fg_node_finish(b, scalar, name);
+    }
     if (fg_value(m, loss)->type->dtype != FG_F32) {
         FgNode *cast = fg_node_new(b, FG_OP_cast, &loss, 1);
         fg_node_set_word(m, cast, "to", "f32");
-        m->loss = fg_node_finish(b, cast, fg_value(m, loss)->name);
+        loss = fg_node_finish(b, cast, name);
     }
+    m->loss = loss;
     return fg_node_finish(b, fg_node_new(b, FG_OP_loss_seed, NULL, 0), "seed");
 }
 

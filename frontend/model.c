@@ -57,6 +57,7 @@ FgModule *fg_model_parse(FgArena *arena, FgDiags *diags, const char *name, const
         fg_map_init(&cx.dim_index, scratch);
         fg_map_init(&cx.param_names, scratch);
         cx.read = FG_NEW_ARRAY(scratch, bool, json.n_values);
+        cx.on_cycle = FG_NEW_ARRAY(scratch, bool, json.n_values);
         cx.root = FG_NEW(scratch, Scope);
         *cx.root = (Scope){.prefix = "", .layer = -1};
         fg_map_init(&cx.root->names, scratch);

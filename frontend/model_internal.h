@@ -80,6 +80,7 @@ typedef struct ModelCx {
     FgMap param_names; /* full and tied names -> definition */
     FgStrVec param_list;
     bool *read;        /* by JSON id of a node: one of its instances is read */
+    bool *on_cycle;    /* by JSON id of a node: it was named in a message about a circle */
     uint32_t loss_def; /* FG_NO_ID: none */
     uint64_t bytes;    /* of all values so far */
     uint32_t expanded; /* iterations, nodes and parameters so far */

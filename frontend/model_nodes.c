@@ -140,8 +140,12 @@ static void check_carry(ModelCx *cx, Repeat *repeat)
         if (!fg_json_is(cx->json, item, FG_JSON_IS_OBJECT, "a carried value"))
             continue;
         fg_json_check_keys(cx->json, item, "a carried value", keys, N(keys));
-        fg_json_need(cx->json, item, "from", FG_JSON_IS_STRING);
+        const FgJson *from = fg_json_need(cx->json, item, "from", FG_JSON_IS_STRING);
         fg_json_need(cx->json, item, "next", FG_JSON_IS_STRING);
+        /* Outside, the name stands for what the repeat ends with. */
+        if (from && strcmp(from->text, item->key) == 0)
+            fg_json_report(cx->json, from->loc, FG_D_CYCLE,
+                           "the carried value '%s' starts from itself", item->key);
     }
 }
 

@@ -53,8 +53,11 @@ static void resolve_loss(ModelCx *cx, const FgJson *root)
         cx->loss_def = id;
 }
 
+/* Not beside undefined names: a mistyped name leaves the value it meant unread. */
 static void report_unused(ModelCx *cx)
 {
+    if (fg_diags_has(cx->json->diags, FG_D_UNDEFINED_VALUE))
+        return;
     for (uint32_t i = 0; i < cx->instances.len; i++) {
         const Instance *it = &cx->instances.data[i];
         if (cx->read[it->json->id] || !it->n_out || it->out[0].kind != FG_JSON_STRING)
@@ -72,25 +75,38 @@ typedef struct Visit {
 } Visit;
 typedef FG_VEC(Visit) Stack;
 
-/* The stack from the instance that is met again up to its top is the circle. */
+static const char *full_name(ModelCx *cx, const Instance *it)
+{
+    return fg_arena_printf(cx->arena, "%s%s", it->scope->prefix, it->out[0].text);
+}
+
+/* The stack from the instance that is met again up to its top is the circle. Layers repeat it: it
+ * is told once. */
 static void report_cycle(ModelCx *cx, const Stack *stack, uint32_t met)
 {
     uint32_t first = stack->len;
-    while (first > 0 && stack->data[first - 1].instance != met)
+    do
         first--;
+    while (stack->data[first].instance != met);
     FgBuf names;
     fg_buf_init(&names, cx->arena);
-    for (uint32_t i = stack->len; i-- > first - 1;)
-        fg_buf_printf(&names, "'%s' -> ", cx->instances.data[stack->data[i].instance].out[0].text);
-    const Instance *closing = &cx->instances.data[stack->data[stack->len - 1].instance];
-    fg_buf_printf(&names, "'%s'", closing->out[0].text);
-    const Instance *start = &cx->instances.data[met];
-    if (!fg_json_report(cx->json, start->json->loc, FG_D_CYCLE,
-                        "these nodes depend on each other: %s", fg_buf_text(&names)))
-        return;
-    for (uint32_t i = first; i < stack->len && i < first + 8; i++) {
+    bool known = false;
+    for (uint32_t i = stack->len; i-- > first;) {
         const Instance *it = &cx->instances.data[stack->data[i].instance];
-        fg_diag_note(cx->json->diags, it->json->loc, "'%s' is made here", it->out[0].text);
+        fg_buf_printf(&names, "'%s' -> ", full_name(cx, it));
+        known = known || cx->on_cycle[it->json->id];
+    }
+    cx->json->failed = true;
+    const Instance *closing = &cx->instances.data[stack->data[stack->len - 1].instance];
+    fg_buf_printf(&names, "'%s'", full_name(cx, closing));
+    if (!known)
+        fg_json_report(cx->json, cx->instances.data[met].json->loc, FG_D_CYCLE,
+                       "these nodes depend on each other: %s", fg_buf_text(&names));
+    for (uint32_t i = first; i < stack->len; i++) {
+        const Instance *it = &cx->instances.data[stack->data[i].instance];
+        if (!known && !cx->on_cycle[it->json->id] && i < first + 8)
+            fg_diag_note(cx->json->diags, it->json->loc, "'%s' is made here", it->out[0].text);
+        cx->on_cycle[it->json->id] = true;
     }
 }
 

@@ -97,8 +97,10 @@ typedef struct FgRtBucket {
     uint64_t elements; /* padded; a rank owns elements / ranks from rank * (elements / ranks) */
     uint32_t params_first, n_params;          /* into FgRtProgram.bucket_params, by offset */
     uint64_t shard, master, moment1, moment2; /* offsets; master FG_RT_NONE when the shard is f32 */
-    uint64_t grad_shard; /* offset or FG_RT_NONE; valid where the plan says, for --dump-grads see
-                            fg_rt.h's taps */
+    /* Offset (or FG_RT_NONE) and bytes of the reduced gradient slice. With clipping it holds the
+     * pending update's gradient from one step to the next; otherwise its memory is free between
+     * steps. */
+    uint64_t grad_shard, grad_bytes;
 } FgRtBucket;
 
 typedef struct FgRtInput {

@@ -61,6 +61,23 @@ static uint32_t most_effects(void)
     return most;
 }
 
+/* The driver's memory: states, and the gradients of an update that is pending from before the first
+ * step (which the update skips, but declares to read). */
+static bool mark_driver_memory(FgChecked *checked, const FgRtProgram *program)
+{
+    FgAccess driver = {.call = "the driver", .node = UINT32_MAX};
+    bool ok = !program->state_bytes || fg_shadow_write(&checked->shadow, 0, program->state_bytes,
+                                                       FG_SEGMENT_WRITTEN, driver);
+    for (uint32_t b = 0; program->flush && b < program->n_buckets; b++) {
+        const FgRtBucket *bucket = &program->buckets[b];
+        if (bucket->grad_shard != FG_RT_NONE)
+            ok = ok && fg_shadow_write(&checked->shadow, bucket->grad_shard,
+                                       bucket->grad_shard + bucket->grad_bytes, FG_SEGMENT_WRITTEN,
+                                       driver);
+    }
+    return ok;
+}
+
 FgChecked *fg_checked_new(FgRtCx *cx)
 {
     FgChecked *checked = calloc(1, sizeof *checked);
@@ -73,10 +90,8 @@ FgChecked *fg_checked_new(FgRtCx *cx)
     bool guarded = cx->bytes <= GUARD_BYTES;
     if (guarded)
         checked->guard = malloc((size_t)cx->bytes + 1);
-    FgAccess driver = {.call = "the driver", .node = UINT32_MAX};
     if (!checked->events || !checked->effects || (guarded && !checked->guard) ||
-        !fg_shadow_open(&checked->shadow, cx->bytes) ||
-        (states && !fg_shadow_write(&checked->shadow, 0, states, FG_SEGMENT_WRITTEN, driver))) {
+        !fg_shadow_open(&checked->shadow, cx->bytes) || !mark_driver_memory(checked, cx->program)) {
         fg_checked_free(checked);
         return NULL;
     }
@@ -162,7 +177,7 @@ void fg_checked_begin(FgChecked *checked)
     FgAccess driver = {.call = "the driver", .node = UINT32_MAX};
     for (uint32_t i = 0; i < cx->program->n_inputs; i++) {
         const FgRtInput *input = &cx->program->inputs[i];
-        uint64_t end = input->offset + input->elements * fg_dtype_bytes(input->dtype);
+        uint64_t end = input->offset + input->elements * fg_host_dtype_bytes(input->dtype);
         if (input->offset < end && end <= cx->bytes &&
             !fg_shadow_write(&checked->shadow, input->offset, end, FG_SEGMENT_WRITTEN, driver))
             fg_rt_fail(cx, "begin", "out of memory");

@@ -1,0 +1,241 @@
+/* I5 by execution: random models run three steps under each schedule at the same rank count;
+ * losses, norms, weights and moments must agree to the last bit, in f32 and bf16, with clipping and
+ * accumulation. Every program runs in the runtime's checked mode once: waits, lifetimes and
+ * declared effects hold while real numbers flow. The emitted C is built as a shared object that
+ * this process loads. */
+#include "../property/random_model.h"
+#include "../unit/unit.h"
+
+#include "base/file.h"
+#include "base/map.h"
+#include "codegen/codegen.h"
+#include "frontend/machine.h"
+#include "frontend/model.h"
+#include "passes/compile.h"
+#include "runtime/trainer/loop.h"
+#include "runtime/trainer/weights.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#define MODELS 24
+#define STEPS 3
+
+typedef struct Setup {
+    FgArena *arena;
+    FgDiags *diags;
+    FgMachine machine;
+    FgNumerics numerics;
+    FgRecompute recompute;
+    const char *folder;
+    uint64_t seed;
+} Setup;
+
+/* What a run leaves behind: one hash of everything, and the first step's loss for messages. */
+typedef struct Outcome {
+    uint64_t hash;
+    double loss;
+    bool ok;
+} Outcome;
+
+static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
+{
+    const char *text = random_model(s->arena, s->seed);
+    FgModelOptions options = {.numerics = s->numerics};
+    FgCompiled out = {0};
+    FgModule *graph =
+        fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
+    FgCompileOptions how = {schedule, s->recompute, memory, false, NULL, NULL};
+    if (graph && !fg_compile(s->arena, graph, &s->machine, &s->numerics, &how, &out))
+        out.module = NULL;
+    return out;
+}
+
+static void say_errors(const Setup *s)
+{
+    FgBuf text;
+    fg_buf_init(&text, s->arena);
+    fg_diags_render(s->diags, &text);
+    printf("model %llu: %s\n", (unsigned long long)s->seed, fg_buf_text(&text));
+}
+
+/* Emits, builds and loads; NULL after a message. */
+static const FgRtProgram *load(Setup *s, const FgCompiled *compiled, const char *name,
+                               void **out_handle)
+{
+    FgBuf text;
+    fg_buf_init(&text, s->arena);
+    FgEmitInfo info = {
+        .version = "test", .source = "random.json", .memory_bytes = compiled->memory_bytes};
+    fg_emit_c(s->arena, compiled->module, &info, &text);
+    const char *c = fg_arena_printf(s->arena, "%s/%s.c", s->folder, name);
+    const char *so = fg_arena_printf(s->arena, "%s/%s.so", s->folder, name), *error = "";
+    const char *argv[] = {"cc",      "-std=c11", "-O0",
+                          "-Wall",   "-Wextra",  "-Werror",
+                          "-shared", "-fPIC",    "-I" FG_SOURCE_DIR "/runtime",
+                          c,         "-o",       so,
+                          NULL};
+    if (!fg_file_write(s->arena, c, text.data, text.len, &error) ||
+        fg_run(s->arena, argv, &error) != 0) {
+        printf("%s\n", error);
+        return NULL;
+    }
+    *out_handle = dlopen(so, RTLD_NOW | RTLD_LOCAL);
+    if (!*out_handle) {
+        printf("%s\n", dlerror());
+        return NULL;
+    }
+    const FgRtProgram *(*program)(void);
+    void *symbol = dlsym(*out_handle, "fg_program");
+    memcpy(&program, &symbol, sizeof program);
+    return program();
+}
+
+/* The same tokens for every program of a model: rows of all ranks, some labels ignored. */
+static FgFeed make_feed(Setup *s, const FgRtProgram *program)
+{
+    FgFeed feed = {.program = program,
+                   .n_micro = program->accumulate,
+                   .rows = program->batch * program->ranks};
+    feed.blocks = FG_NEW_ARRAY(s->arena, unsigned char *, feed.n_micro * program->n_inputs);
+    Random random = {s->seed};
+    for (uint32_t i = 0; i < feed.n_micro * program->n_inputs; i++) {
+        const FgRtInput *input = &program->inputs[i % program->n_inputs];
+        uint64_t n = input->elements * program->ranks;
+        int32_t *block = FG_NEW_ARRAY(s->arena, int32_t, n);
+        for (uint64_t k = 0; k < n; k++) {
+            block[k] = (int32_t)random_below(&random, 11);
+            if (input->role == 1 && random_below(&random, 5) == 0)
+                block[k] = -100;
+            feed.valid += input->role == 1 && block[k] != -100;
+        }
+        feed.blocks[i] = (unsigned char *)block;
+    }
+    return feed;
+}
+
+static uint64_t hash_store(Setup *s, const FgStore *store, uint64_t hash)
+{
+    for (uint32_t p = 0; p < store->program->n_params; p++) {
+        uint64_t n = store->program->params[p].elements;
+        float *values = FG_NEW_ARRAY(s->arena, float, n);
+        for (int part = FG_PART_WEIGHT; part <= FG_PART_MOMENT2; part++) {
+            if (part != FG_PART_WEIGHT && !fg_store_is_trained(store, p))
+                continue;
+            fg_store_get(store, p, (FgPart)part, 0, n, values);
+            hash = fg_hash_bytes(values, n * sizeof *values, hash);
+        }
+    }
+    return hash;
+}
+
+static bool steps(FgLoop *loop, FgFeed *feed, Outcome *out, FgFail *fail)
+{
+    FgRates rates = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0, false};
+    for (uint64_t t = 1; t <= STEPS; t++) {
+        FgStepResult result;
+        rates.t = t;
+        if (!fg_loop_step(loop, feed, &rates, &result, fail))
+            return false;
+        if (t == 1)
+            out->loss = result.loss;
+        out->hash = fg_hash_bytes(&result, sizeof result, out->hash);
+    }
+    return fg_loop_flush(loop, fail);
+}
+
+static Outcome run(Setup *s, const FgCompiled *compiled, const char *name, bool checked)
+{
+    Outcome out = {0};
+    void *handle = NULL;
+    const FgRtProgram *program = load(s, compiled, name, &handle);
+    if (!program)
+        return out;
+    FgFail fail = {0};
+    FgLoop loop;
+    out.ok = fg_loop_open(&loop, program, checked, &fail);
+    if (out.ok) {
+        fg_weights_init(&loop.store, 7);
+        FgFeed feed = make_feed(s, program);
+        out.ok = fg_loop_start(&loop, &fail) && steps(&loop, &feed, &out, &fail);
+    }
+    if (out.ok)
+        out.hash = hash_store(s, &loop.store, out.hash);
+    else
+        printf("model %llu %s: %s\n", (unsigned long long)s->seed, name, fail.text);
+    fg_loop_close(&loop);
+    dlclose(handle);
+    return out;
+}
+
+static Setup make_setup(uint64_t seed)
+{
+    Setup s = {.arena = fg_arena_new(), .seed = seed};
+    Random random = {seed + 1000};
+    s.diags = fg_diags_new(s.arena);
+    s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1};
+    if (random_below(&random, 2))
+        s.numerics.compute = s.numerics.wire = FG_BF16;
+    s.numerics.clip = random_below(&random, 2) ? 0.5 : 0;
+    s.numerics.accumulate = 1 + random_below(&random, 4);
+    s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
+    s.recompute = random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
+    fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));
+    const char *error = "";
+    s.folder = fg_temp_dir(s.arena, &error);
+    FG_ASSERT(s.folder);
+    return s;
+}
+
+static void schedules_agree(int *failures)
+{
+    for (uint64_t seed = 1; seed <= MODELS && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        FgCompiled zero3 = compile(&s, FG_SCHEDULE_ZERO3, UINT64_MAX);
+        FgCompiled least = compile(&s, FG_SCHEDULE_MINIMUM, UINT64_MAX);
+        FgCompiled most = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        FgCompiled tight =
+            compile(&s, FG_SCHEDULE_COMPILED, least.ledger.peak_bytes + least.reserved_bytes);
+        CHECK(zero3.module && least.module && most.module && tight.module);
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        Outcome a = run(&s, &zero3, "zero3", false), b = run(&s, &most, "compiled", false);
+        Outcome c = run(&s, &tight, "tight", true), d = run(&s, &most, "checked", true);
+        CHECK(a.ok && b.ok && c.ok && d.ok);
+        CHECK_EQ_U64(a.hash, b.hash);
+        CHECK_EQ_U64(a.hash, c.hash);
+        CHECK_EQ_U64(a.hash, d.hash);
+        CHECK(isfinite(a.loss) && a.loss > 0);
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+}
+
+/* Recomputation changes no bit either. */
+static void recompute_agrees(int *failures)
+{
+    for (uint64_t seed = 101; seed < 107; seed++) {
+        Setup s = make_setup(seed);
+        s.recompute = FG_RECOMPUTE_NONE;
+        FgCompiled none = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        s.recompute = FG_RECOMPUTE_FULL;
+        FgCompiled full = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        CHECK(none.module && full.module);
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        Outcome a = run(&s, &none, "none", false), b = run(&s, &full, "full", true);
+        CHECK(a.ok && b.ok);
+        CHECK_EQ_U64(a.hash, b.hash);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+}
+
+UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees})

@@ -1,0 +1,163 @@
+/* Machines: presets, files, curves, and what bad files are told. */
+#include "base/file.h"
+#include "base/str.h"
+#include "frontend/machine.h"
+#include "tests/unit/unit.h"
+
+static FgMachine load(int *failures, FgArena *arena, const char *name)
+{
+    FgDiags *diags = fg_diags_new(arena);
+    FgMachine machine = {0};
+    CHECK(fg_machine_load(arena, diags, name, &machine));
+    CHECK_EQ_U64(fg_diags_errors(diags), 0);
+    return machine;
+}
+
+static void presets(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    uint32_t n;
+    const char *const *names = fg_machine_preset_names(&n);
+    CHECK_EQ_U64(n, 5);
+    for (uint32_t i = 0; i < n; i++) {
+        FgMachine m = load(failures, a, names[i]);
+        CHECK_STR(m.name, names[i]);
+        CHECK(m.ranks >= 2 && m.ranks_per_node == m.ranks);
+        CHECK(m.memory_bytes > m.reserved_bytes && m.workspace_bytes > 0);
+        CHECK(m.matmul_f32 > 0 && m.matmul_bf16 > 0 && m.matmul_f16 > 0 && m.vector_flops > 0);
+        CHECK(m.memory_rate > 0 && m.launch_seconds > 0);
+        CHECK(m.compute_beside_gather > 0 && m.reduce_beside_gather > 0);
+        for (uint32_t k = 1; k < m.gather.len; k++)
+            CHECK(m.gather.data[k].seconds > m.gather.data[k - 1].seconds);
+    }
+    fg_arena_free(a);
+}
+
+static void figures(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    FgMachine t4 = load(failures, a, "2xT4");
+    CHECK_EQ_U64(t4.ranks, 2);
+    CHECK_EQ_U64(t4.memory_bytes, 15644418375);
+    CHECK_EQ_U64(t4.reserved_bytes, 322122547);
+    CHECK(t4.reserved_estimated);
+    FgMachine h200 = load(failures, a, "4xH200");
+    CHECK_EQ_U64(h200.ranks, 4);
+    CHECK_EQ_U64(h200.reserved_bytes, 1780000000);
+    CHECK(!h200.reserved_estimated);
+    CHECK_EQ_U64(h200.workspace_bytes, 32 << 20);
+    CHECK_EQ_U64(load(failures, a, "host").workspace_bytes, 4 << 20);
+    /* NCCL's plain all-gather on four H200s: 128 MB at 293 GB/s of bus bandwidth. */
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 128e6), 128e6 * 0.75 / 293e9, 1e-9);
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 1024e6), 2 * 512e6 * 0.75 / 318e9, 1e-9);
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 0), 2.4e-5, 1e-12);
+    fg_arena_free(a);
+}
+
+static void other_ranks(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    FgMachine m = load(failures, a, "2xH200");
+    double before = fg_curve_seconds(&m.gather, 128e6), latency = m.gather.data[0].seconds;
+    fg_machine_set_ranks(a, &m, 8);
+    CHECK_EQ_U64(m.ranks, 8);
+    CHECK_EQ_U64(m.ranks_per_node, 8);
+    CHECK_NEAR(fg_curve_seconds(&m.gather, 128e6),
+               latency + (before - latency) * (7.0 / 8) / (1.0 / 2), 1e-12);
+    fg_machine_set_ranks(a, &m, 1);
+    CHECK_NEAR(fg_curve_seconds(&m.gather, 128e6), before, 1e-12);
+    fg_arena_free(a);
+}
+
+static void from_file(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    const char *error, *dir = fg_temp_dir(a, &error);
+    const char *path = fg_arena_printf(a, "%s/machine.json", dir);
+    static const char text[] =
+        "{\"foregather_machine\": 1, \"name\": \"mine\", \"like\": \"2xT4\", \"ranks\": 4,\n"
+        " \"memory\": \"24 GB\", \"reserved\": 1000,\n"
+        " \"beside\": {\"compute_gather\": 0.25}}";
+    CHECK(fg_file_write(a, path, text, sizeof text - 1, &error));
+    FgMachine m = load(failures, a, path);
+    CHECK_STR(m.name, "mine");
+    CHECK_EQ_U64(m.ranks, 4);
+    CHECK_EQ_U64(m.memory_bytes, 24000000000);
+    CHECK(m.reserved_bytes == 1000 && !m.reserved_estimated);
+    CHECK_NEAR(m.compute_beside_gather, 0.25, 0);
+    CHECK_NEAR(m.gather_beside_compute, 0.9, 0);
+    CHECK_NEAR(m.matmul_f16, 4e13, 0);
+    FgMachine t4 = load(failures, a, "2xT4");
+    fg_machine_set_ranks(a, &t4, 4);
+    CHECK_NEAR(fg_curve_seconds(&m.reduce, 5e6), fg_curve_seconds(&t4.reduce, 5e6), 1e-15);
+    fg_temp_dir_remove(a, dir);
+    fg_arena_free(a);
+}
+
+static void bad_files(int *failures)
+{
+    static const struct {
+        const char *text;
+        FgDiagId id;
+        const char *expect;
+    } cases[] = {
+        {"{\"foregather_machine\": 1, \"like\": \"2xT3\"}", FG_D_UNKNOWN_MACHINE,
+         "did you mean '2xT4'?"},
+        {"{\"foregather_machine\": 3, \"like\": \"2xT4\"}", FG_D_BAD_VALUE,
+         "m:1:24: error: this program reads"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memroy\": 5}", FG_D_UNKNOWN_KEY,
+         "did you mean 'memory'?"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": \"12 XB\"}", FG_D_BAD_VALUE,
+         "'memory' is no size"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": 100}", FG_D_BAD_VALUE,
+         "leaves nothing"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": -1}", FG_D_BAD_VALUE,
+         "'memory' is no size"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"ranks\": 0}", FG_D_BAD_VALUE,
+         "'ranks' must be 1 to 65536"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"vector\": 0}", FG_D_BAD_VALUE,
+         "greater than 0"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1.5}}",
+         FG_D_BAD_VALUE, "must not be greater than 1"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
+         "\"bus_rates\": [[1e6]]}}",
+         FG_D_BAD_VALUE, "a point is [bytes, bytes a second]"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\",\n \"gather\": {\"latency\": 1e-5, "
+         "\"bus_rates\": [[2e6, 1e9], [1e6, 1e9]]}}",
+         FG_D_BAD_VALUE, "m:2:56: error: more bytes must follow"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
+         "\"bus_rates\": []}}",
+         FG_D_BAD_VALUE, "has no point"},
+        {"{\"foregather_machine\": 1}", FG_D_MISSING_KEY, "the key 'beside' is missing"},
+        {"[]", FG_D_WRONG_TYPE, "a machine must be an object, not a list"},
+        {"", FG_D_JSON_SYNTAX, "m:1:1: error: expected a value, found end of the text"},
+    };
+    FgArena *a = fg_arena_new();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FgDiags *diags = fg_diags_new(a);
+        FgMachine machine;
+        bool ok = fg_machine_parse(a, diags, "m", cases[i].text, strlen(cases[i].text), &machine);
+        FgBuf buf;
+        fg_buf_init(&buf, a);
+        fg_diags_render(diags, &buf);
+        bool found = strstr(fg_buf_text(&buf), cases[i].expect) != NULL;
+        if (ok || !found)
+            printf("%s\n%s", cases[i].text, fg_buf_text(&buf));
+        CHECK(!ok && found && fg_diags_has(diags, cases[i].id));
+    }
+    FgDiags *diags = fg_diags_new(a);
+    FgMachine machine;
+    CHECK(!fg_machine_load(a, diags, "4xH20", &machine));
+    FgBuf buf;
+    fg_buf_init(&buf, a);
+    fg_diags_render(diags, &buf);
+    CHECK_STR(fg_buf_text(&buf),
+              "error: no machine preset and no file is named '4xH20' [unknown-machine]\n"
+              "note: did you mean '4xH200'?\n"
+              "note: the presets are host, 2xT4, 2xH200, 4xH200, 8xH100\n"
+              "1 error\n");
+    fg_arena_free(a);
+}
+
+UNIT_MAIN({"presets", presets}, {"figures", figures}, {"other ranks", other_ranks},
+          {"from file", from_file}, {"bad files", bad_files})

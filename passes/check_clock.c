@@ -76,6 +76,12 @@ static bool wait_ok(Order *order, const FgNode *node, uint32_t position, uint32_
     return true;
 }
 
+/* A release does no work, but it is where a life ends: who takes the memory must come after it. */
+static bool orders(const FgNode *node)
+{
+    return fg_check_works(node) || node->op == FG_OP_release;
+}
+
 static void make_clocks(Order *order)
 {
     Clock streams[FG_N_STREAMS]; /* what the next node of a stream knows */
@@ -94,7 +100,7 @@ static void make_clocks(Order *order)
             order->waits++;
         }
         streams[node->stream] = *clock;
-        if (fg_check_works(node))
+        if (orders(node))
             streams[node->stream].seen[node->stream] = i + 1;
     }
 }
@@ -240,6 +246,9 @@ void fg_check_order(FgCheck *check, const FgCheckSpace *space, uint32_t *out_wai
             const FgNode *node = node_at(&order, i);
             fg_check_accesses(check, node, &accesses);
             check_own(&order, node, &accesses);
+            if (node->op == FG_OP_release)
+                fg_vec_push(check->arena, &accesses,
+                            ((FgCheckAccess){node->operands[0], true, false, false}));
             for (uint32_t k = 0; k < accesses.len; k++)
                 check_access(&order, i, &accesses.data[k]);
         }

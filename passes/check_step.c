@@ -287,6 +287,12 @@ static void norm_complete(FgCheckWalk *walk, const FgNode *node)
 static void all_reduce(FgCheckWalk *walk, const FgNode *node)
 {
     const FgValue *root = value_at(walk, walk->check->root[node->operands[0]]);
+    if (root->role == FG_ROLE_LOSS) {
+        if (walk->loss_reduced || !walk->loss_begun)
+            fg_check_fail(walk->check, node, R_LOSS, "it sums the loss over ranks %s",
+                          walk->loss_reduced ? "a second time" : "before it is there");
+        walk->loss_reduced = true;
+    }
     if (root->role != FG_ROLE_NORM)
         return;
     norm_complete(walk, node);
@@ -310,6 +316,8 @@ static void loss_add(FgCheckWalk *walk, const FgNode *node)
     if (walk->check->updates[node->id] != walk->loss_begun)
         fg_check_fail(walk->check, node, R_LOSS,
                       "the first loss_add of a step must start from zero, and only that");
+    if (walk->loss_reduced)
+        fg_check_fail(walk->check, node, R_LOSS, "it adds to the loss after its sum over ranks");
     walk->loss_begun = true;
 }
 
@@ -386,7 +394,8 @@ void fg_check_step_node(FgCheckWalk *walk, const FgNode *node)
 
 void fg_check_step_begin(FgCheckWalk *walk)
 {
-    walk->norm_begun = walk->norm_reduced = walk->clipped = walk->loss_begun = false;
+    walk->norm_begun = walk->norm_reduced = walk->clipped = false;
+    walk->loss_begun = walk->loss_reduced = false;
     for (uint32_t i = 0; i < walk->module->buckets.len; i++) {
         walk->buckets[i].updates = 0;
         walk->buckets[i].normed = false;
@@ -424,6 +433,8 @@ void fg_check_step_end(FgCheckWalk *walk, bool flush)
         bucket_end(walk, i, flush);
     if (!flush && walk->module->numerics.clip > 0.0 && !walk->clipped)
         fg_check_fail_module(walk->check, "the step makes no clipping factor");
+    if (walk->loss_begun && !walk->loss_reduced && walk->module->ranks > 1)
+        fg_check_fail_module(walk->check, "the step does not sum its loss over ranks");
     walk->valid = !flush && walk->module->numerics.clip > 0.0;
     for (uint32_t i = 0; i < walk->module->values.len; i++)
         if (walk->gathered[i] != walk->carried[i])

@@ -31,6 +31,7 @@ static const char plain[] =
     "  #4 %loss.12 : f32[] at(6416) = mean %y.11\n"
     "  #5 release %W.9 bucket(0)\n"
     "  #6 %acc.7 = loss_add %loss.12\n"
+    "  #15 %acc.7 = all_reduce %acc.7 stream(reduce) wait(#6)\n"
     "  #7 %dy.13 : f32[16, 16] at(5376) = full {shape = [16, 16], value = 1.0} phase(backward)\n"
     "  #8 %B.14 : f32[256] mem(gradients) at(2304) = grad_buffer bucket(0) phase(backward)\n"
     "  #9 %dw.15 : f32[16, 16] in %B.14+0 = linear_dw %x.8, %dy.13 phase(backward)\n"
@@ -179,9 +180,9 @@ static void right(int *failures)
     FgArena *arena = fg_arena_new();
     FgProof proof;
     CHECK(!verdict(arena, plain, 2304 + 4640, &proof, failures));
-    CHECK_EQ_U64(proof.nodes, 14); /* all but the view */
+    CHECK_EQ_U64(proof.nodes, 15); /* all but the view */
     CHECK_EQ_U64(proof.gathers, 1);
-    CHECK_EQ_U64(proof.waits, 2);
+    CHECK_EQ_U64(proof.waits, 3);
     CHECK_EQ_U64(proof.reuses, 1); /* the gradient buffer over the gathered copy */
     fg_arena_free(arena);
 }
@@ -219,8 +220,8 @@ REJECTS(wait_on_own_stream, plain, "it waits for #3 linear on its own stream", "
 REJECTS(wait_on_view, plain, "is never emitted: one has no call", "stream(reduce) wait(#9)",
         "stream(reduce) wait(#9, #2)")
 REJECTS(communicator_on_two_streams, plain,
-        "#13 all_reduce in @step: it uses the reduce communicator on stream gather, but #10 "
-        "reduce_scatter does on stream reduce",
+        "#13 all_reduce in @step: it uses the reduce communicator on stream gather, but #15 "
+        "all_reduce does on stream reduce",
         "all_reduce %norm.5 phase(update) stream(reduce)",
         "all_reduce %norm.5 phase(update) stream(gather) wait(#12)")
 REJECTS(not_in_place, plain,
@@ -349,6 +350,17 @@ REJECTS(no_factor, clipped, "the step makes no clipping factor",
 REJECTS(loss_twice_from_zero, plain, "the first loss_add of a step must start from zero", "  #7 ",
         "  #47 %acc.7 = loss_add %loss.12\n  #7 ")
 
+REJECTS(loss_reduced_twice, plain, "it sums the loss over ranks a second time", "  #7 ",
+        "  #49 %acc.7 = all_reduce %acc.7 stream(reduce)\n  #7 ")
+REJECTS(loss_not_reduced, plain, "the step does not sum its loss over ranks",
+        "  #15 %acc.7 = all_reduce %acc.7 stream(reduce) wait(#6)\n", "")
+REJECTS(loss_added_late, plain, "it adds to the loss after its sum over ranks", "  #7 ",
+        "  #47 %acc.7 = loss_add %loss.12 {accumulate = true} wait(#15)\n  #7 ")
+REJECTS(memory_taken_before_release,
+        plain, /* the release is on another stream, which nothing awaits */
+        "it writes %B.14 while #5 release may still read the same bytes; it needs wait(#5)",
+        "  #5 release %W.9 bucket(0)", "  #5 release %W.9 bucket(0) stream(copy) wait(#3)")
+
 /* ---- places ---- */
 REJECTS(no_address, plain, "%y.11 has no address", "%y.11 : f32[16, 16] at(4352)",
         "%y.11 : f32[16, 16]")
@@ -390,7 +402,10 @@ UNIT_MAIN({"right", right}, {"over_budget", over_budget},
           {"norm_before_reduction", norm_before_reduction}, {"norm_twice", norm_twice},
           {"norm_not_reset", norm_not_reset}, {"norm_without_bucket", norm_without_bucket},
           {"factor_before_norm", factor_before_norm}, {"no_factor", no_factor},
-          {"loss_twice_from_zero", loss_twice_from_zero}, {"no_address", no_address},
+          {"loss_twice_from_zero", loss_twice_from_zero},
+          {"loss_reduced_twice", loss_reduced_twice}, {"loss_not_reduced", loss_not_reduced},
+          {"loss_added_late", loss_added_late},
+          {"memory_taken_before_release", memory_taken_before_release}, {"no_address", no_address},
           {"outside_arena", outside_arena}, {"result_among_states", result_among_states},
           {"misaligned", misaligned}, {"states_overlap", states_overlap},
           {"view_outside", view_outside}, {"beyond_root", beyond_root})

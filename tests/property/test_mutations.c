@@ -1,0 +1,278 @@
+/* The checker against broken schedules: compiled schedules of random models, each broken in every
+ * way of a kind, one at a time. A mutant that passes is a hole in the proof; a right schedule that
+ * does not is a false alarm. */
+#include "../unit/unit.h"
+
+#include "frontend/model.h"
+#include "ir/op_table.h"
+#include "passes/compile.h"
+#include "passes/liveness.h"
+#include "random_model.h"
+
+#define MODELS 24
+#define KEPT 150 /* mutants of one kind a model; of more, every n-th */
+
+typedef struct Case {
+    FgArena *arena, *scratch;
+    FgModule *module;
+    uint64_t seed;
+    uint32_t mutants;
+    int *failures;
+} Case;
+
+/* The machine's figures only need to make prefetching worth while. */
+static FgMachine some_machine(FgArena *arena, uint32_t ranks)
+{
+    FgMachine m = {.name = "some",
+                   .ranks = ranks,
+                   .ranks_per_node = ranks,
+                   .memory_bytes = 1u << 30,
+                   .workspace_bytes = 4096,
+                   .matmul_f32 = 2e8,
+                   .matmul_bf16 = 2e8,
+                   .matmul_f16 = 2e8,
+                   .vector_flops = 1e8,
+                   .memory_rate = 1e8,
+                   .launch_seconds = 1e-6,
+                   .compute_beside_gather = 0.9,
+                   .compute_beside_reduce = 0.8,
+                   .gather_beside_compute = 0.6,
+                   .reduce_beside_compute = 0.6,
+                   .gather_beside_reduce = 0.5,
+                   .reduce_beside_gather = 0.5};
+    FgCurvePoint points[] = {{0, 2e-6}, {1e3, 1e-5}, {1e6, 5e-3}};
+    for (int i = 0; i < 3; i++) {
+        fg_vec_push(arena, &m.gather, points[i]);
+        fg_vec_push(arena, &m.reduce, points[i]);
+    }
+    return m;
+}
+
+static bool begin(Case *c, uint64_t seed, int *failures)
+{
+    *c = (Case){fg_arena_new(), fg_arena_new(), NULL, seed, 0, failures};
+    Random random = {seed};
+    FgDiags *diags = fg_diags_new(c->arena);
+    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, random_below(&random, 2) ? 1.0 : 0.0,
+                           1 + random_below(&random, 4)};
+    FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
+    FgModelOptions options = {.numerics = numerics};
+    FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
+                            .recompute =
+                                random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE,
+                            .memory_bytes = UINT64_MAX};
+    FgCompiled out = {0};
+    const char *text = random_model(c->arena, seed);
+    FgModule *graph = fg_model_parse(c->arena, diags, "random.json", text, strlen(text), &options);
+    bool ok = graph && fg_compile(c->arena, graph, &machine, &numerics, &how, &out) && out.module;
+    if (!ok) {
+        FgBuf said;
+        fg_buf_init(&said, c->arena);
+        fg_diags_render(diags, &said);
+        printf("model %llu does not compile:\n%s\n", (unsigned long long)seed, fg_buf_text(&said));
+        ++*failures;
+        return false;
+    }
+    c->module = out.module;
+    return true;
+}
+
+static void end(Case *c)
+{
+    fg_arena_free(c->arena);
+    fg_arena_free(c->scratch);
+}
+
+static bool passes(Case *c)
+{
+    FgProof proof;
+    fg_arena_reset(c->scratch);
+    c->module->diags = fg_diags_new(c->scratch);
+    return fg_check(c->scratch, c->module, UINT64_MAX, &proof);
+}
+
+/* The module as it stands is broken: it must not pass. */
+static void must_fail(Case *c, const char *what, const FgNode *node)
+{
+    c->mutants++;
+    if (!passes(c))
+        return;
+    printf("model %llu: passed although %s: #%u %s (%s)\n", (unsigned long long)c->seed, what,
+           node->id, fg_op_info(node->op)->name, node->name);
+    ++*c->failures;
+}
+
+/* ---- waits: none is implied by others ---- */
+static void drop_waits(Case *c)
+{
+    for (uint32_t i = 0; i < c->module->nodes.len; i++) {
+        FgNode *node = &c->module->nodes.data[i];
+        const uint32_t *waits = node->waits;
+        uint32_t n = node->n_waits, kept[64];
+        for (uint32_t k = 0; k < n && n <= 64; k++) {
+            memcpy(kept, waits, n * sizeof *kept);
+            kept[k] = kept[n - 1];
+            node->waits = kept;
+            node->n_waits = n - 1;
+            must_fail(c, "a wait was dropped", node);
+        }
+        node->waits = waits;
+        node->n_waits = n;
+    }
+}
+
+/* ---- nodes ---- */
+
+/* What the proof does not demand: the loss is a report, holds and late releases of gradient buffers
+ * are slack, and without clipping so is the norm. */
+static bool is_needed(const FgModule *module, const FgNode *node)
+{
+    if (node->op == FG_OP_loss_add || node->op == FG_OP_hold)
+        return false;
+    if (node->op == FG_OP_release)
+        return module->nodes.data[module->values.data[node->operands[0]].def].op == FG_OP_gather;
+    if (node->op == FG_OP_clip_factor)
+        return module->numerics.clip > 0.0;
+    if (node->op == FG_OP_all_reduce)
+        return module->ranks > 1;
+    if (node->n_results == 0 || (fg_op_info(node->op)->flags & (FG_OPF_EFFECT | FG_OPF_VIEW)))
+        return !(fg_op_info(node->op)->flags & FG_OPF_VIEW);
+    for (uint32_t i = 0; i < module->nodes.len; i++) { /* is one of its results read? */
+        const FgNode *user = &module->nodes.data[i];
+        for (uint32_t k = 0; k < user->n_operands; k++)
+            for (uint32_t r = 0; r < node->n_results; r++)
+                if (user->operands[k] == node->results[r] &&
+                    !(fg_op_info(user->op)->flags & FG_OPF_VIEW) && user->op != FG_OP_hold)
+                    return true;
+    }
+    return module->values.data[node->results[0]].root != node->results[0]; /* a gradient's slice */
+}
+
+/* The clock's own graph must stay whole: nobody waits for the node. */
+static bool is_awaited(const FgModule *module, uint32_t id)
+{
+    for (uint32_t i = 0; i < module->nodes.len; i++)
+        for (uint32_t k = 0; k < module->nodes.data[i].n_waits; k++)
+            if (module->nodes.data[i].waits[k] == id)
+                return true;
+    return false;
+}
+
+static void drop_nodes(Case *c)
+{
+    for (uint32_t f = 0; f < c->module->funcs.len; f++) {
+        FgIdVec *order = &c->module->funcs.data[f].order;
+        uint32_t every = order->len / KEPT + 1;
+        for (uint32_t i = 0; i < order->len; i += every) {
+            uint32_t id = order->data[i];
+            const FgNode *node = &c->module->nodes.data[id];
+            if (is_awaited(c->module, id) || !is_needed(c->module, node))
+                continue;
+            size_t rest = (order->len - i - 1) * sizeof *order->data;
+            memmove(order->data + i, order->data + i + 1, rest);
+            order->len--;
+            must_fail(c, "it was dropped", node);
+            memmove(order->data + i + 1, order->data + i, rest);
+            order->data[i] = id;
+            order->len++;
+        }
+    }
+}
+
+static bool reads_of(const FgModule *module, const FgNode *user, const FgNode *maker)
+{
+    if (user->op == FG_OP_hold || (fg_op_info(user->op)->flags & FG_OPF_VIEW) ||
+        (fg_op_info(maker->op)->flags & FG_OPF_VIEW))
+        return false;
+    for (uint32_t k = 0; k < user->n_operands; k++)
+        for (uint32_t r = 0; r < maker->n_results; r++)
+            if (user->operands[k] == maker->results[r] && user->operands[k] != FG_NO_ID &&
+                module->values.data[user->operands[k]].kind == FG_VALUE_RESULT)
+                return true;
+    return false;
+}
+
+/* A node before the one that makes what it reads. */
+static void swap_neighbours(Case *c)
+{
+    for (uint32_t f = 0; f < c->module->funcs.len; f++) {
+        FgIdVec *order = &c->module->funcs.data[f].order;
+        for (uint32_t i = 1; i < order->len; i++) {
+            uint32_t a = order->data[i - 1], b = order->data[i];
+            if (!reads_of(c->module, &c->module->nodes.data[b], &c->module->nodes.data[a]))
+                continue;
+            order->data[i - 1] = b;
+            order->data[i] = a;
+            must_fail(c, "it was issued before what it reads", &c->module->nodes.data[b]);
+            order->data[i - 1] = a;
+            order->data[i] = b;
+        }
+    }
+}
+
+/* ---- addresses ---- */
+static bool meet(const FgInterval *a, const FgInterval *b)
+{
+    if (a->begin <= a->end && b->begin <= b->end)
+        return a->begin <= b->end && b->begin <= a->end;
+    if (a->begin > a->end && b->begin > b->end)
+        return true;
+    const FgInterval *wraps = a->begin > a->end ? a : b, *plain = wraps == a ? b : a;
+    return plain->begin <= wraps->end || plain->end >= wraps->begin;
+}
+
+/* Lives that only a hold stretches may be cut: a hold is slack. */
+static bool is_held(const FgModule *module, uint32_t value)
+{
+    for (uint32_t i = 0; i < module->nodes.len; i++)
+        if (module->nodes.data[i].op == FG_OP_hold &&
+            module->values.data[module->nodes.data[i].operands[0]].root == value)
+            return true;
+    return false;
+}
+
+static void share_addresses(Case *c)
+{
+    FgIntervalVec intervals = {0};
+    uint32_t len, tried = 0, every = 1;
+    fg_intervals(c->arena, c->module, &intervals, &len);
+    every = intervals.len * intervals.len / (16 * KEPT) + 1;
+    for (uint32_t i = 0; i < intervals.len; i++) {
+        for (uint32_t k = 0; k < intervals.len; k++) {
+            FgValue *a = &c->module->values.data[intervals.data[i].value];
+            const FgValue *b = &c->module->values.data[intervals.data[k].value];
+            uint64_t offset = a->offset;
+            if (i == k || !meet(&intervals.data[i], &intervals.data[k]) || tried++ % every ||
+                b->offset + fg_type_bytes(a->type) >
+                    c->module->state_bytes + c->module->arena_bytes ||
+                is_held(c->module, a->id) || is_held(c->module, b->id))
+                continue;
+            a->offset = b->offset;
+            must_fail(c, "a value that lives beside it took its address",
+                      &c->module->nodes.data[b->kind == FG_VALUE_RESULT ? b->def : 0]);
+            a->offset = offset;
+        }
+    }
+}
+
+static void every_mutant_is_found(int *failures)
+{
+    uint32_t mutants = 0;
+    for (uint64_t seed = 1; seed <= MODELS && *failures < 10; seed++) {
+        Case c;
+        if (begin(&c, seed, failures)) {
+            CHECK(passes(&c));
+            drop_waits(&c);
+            drop_nodes(&c);
+            swap_neighbours(&c);
+            share_addresses(&c);
+            CHECK(passes(&c)); /* all was put back */
+            mutants += c.mutants;
+        }
+        end(&c);
+    }
+    printf("%u mutants\n", mutants);
+    CHECK(mutants > 1000);
+}
+
+UNIT_MAIN({"every_mutant_is_found", every_mutant_is_found})

@@ -1,0 +1,246 @@
+/* From gradient to weights: the exact norm, clipping, AdamW over pieces of a bucket, gaps. */
+#include <stdlib.h>
+
+#include "runtime/host/exact.h"
+#include "tests/runtime/rig.h"
+#include "tests/unit/unit.h"
+
+/* ---- the exact accumulator ---- */
+
+static float wild(Rig *rig) /* any finite f32, subnormal ones too */
+{
+    return (float)ldexp(rig_random(rig), (int)(rig_random(rig) * 137) - 11);
+}
+
+static void norm_does_not_depend_on_order(int *failures)
+{
+    enum { COUNT = 5000, RANKS = 3 };
+    Rig rig = rig_open(1 << 16);
+    float *values = malloc(COUNT * sizeof *values);
+    for (int i = 0; i < COUNT; i++)
+        values[i] = wild(&rig);
+    int64_t first[FG_RT_NORM_LIMBS] = {0};
+    fg_exact_add_squares(first, values, COUNT);
+    for (int round = 0; round < 5; round++) {
+        for (int i = COUNT - 1; i > 0; i--) {
+            int j = (int)((rig_random(&rig) + 1) / 2 * i);
+            float swap = values[i];
+            values[i] = values[j];
+            values[j] = swap;
+        }
+        int64_t again[FG_RT_NORM_LIMBS] = {0}, sum[FG_RT_NORM_LIMBS] = {0};
+        fg_exact_add_squares(again, values, COUNT);
+        CHECK(memcmp(first, again, sizeof first) == 0);
+        for (int rank = 0; rank < RANKS; rank++) { /* ranks apart, then their sum */
+            int64_t part[FG_RT_NORM_LIMBS] = {0};
+            int begin = COUNT * rank / RANKS, end = COUNT * (rank + 1) / RANKS;
+            fg_exact_add_squares(part, values + begin, (uint64_t)(end - begin));
+            for (int i = 0; i < FG_RT_NORM_LIMBS; i++)
+                sum[i] += part[i];
+        }
+        CHECK(fg_exact_value(sum) == fg_exact_value(first));
+    }
+    free(values);
+    rig_close(&rig);
+}
+
+static void norm_is_exact(int *failures)
+{
+    Rig rig = rig_open(1 << 16);
+    /* Integers whose sum of squares fits 64 bits: the exact sum is known. */
+    for (int round = 0; round < 200; round++) {
+        int64_t limbs[FG_RT_NORM_LIMBS] = {0};
+        uint64_t expected = 0;
+        int scale = (int)(rig_random(&rig) * 60);
+        for (int i = 0; i < 100; i++) {
+            uint64_t whole = (uint64_t)((rig_random(&rig) + 1) * 0x1p23);
+            float value = (float)ldexp((double)whole, scale);
+            expected += whole * whole;
+            fg_exact_add_squares(limbs, &value, 1);
+        }
+        CHECK(fg_exact_value(limbs) == ldexp((double)expected, 2 * scale));
+    }
+    /* Ties: 2^53 + 1 + tiny rounds up, without tiny it rounds to even. */
+    const float tie[] = {0x1p26f, 0x1p26f, 1, 0x1p-149f};
+    int64_t limbs[FG_RT_NORM_LIMBS] = {0};
+    fg_exact_add_squares(limbs, tie, 3);
+    CHECK(fg_exact_value(limbs) == 0x1p53);
+    fg_exact_add_squares(limbs, tie + 3, 1);
+    CHECK(fg_exact_value(limbs) == 0x1p53 + 2);
+    /* The ends of the range. */
+    const float least = 0x1p-149f, most = 0x1.fffffep127f;
+    int64_t small[FG_RT_NORM_LIMBS] = {0}, large[FG_RT_NORM_LIMBS] = {0};
+    fg_exact_add_squares(small, &least, 1);
+    fg_exact_add_squares(large, &most, 1);
+    CHECK(fg_exact_value(small) == 0x1p-298);
+    CHECK(fg_exact_value(large) == (double)most * (double)most);
+    rig_close(&rig);
+}
+
+static void norm_of_what_is_not_finite(int *failures)
+{
+    const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        int64_t limbs[FG_RT_NORM_LIMBS] = {0};
+        const float good = 1;
+        fg_exact_add_squares(limbs, &bad[i], 1);
+        fg_exact_add_squares(limbs, &good, 1);
+        CHECK(isnan(fg_exact_value(limbs)));
+    }
+    int64_t none[FG_RT_NORM_LIMBS] = {0};
+    CHECK(fg_exact_value(none) == 0);
+}
+
+/* ---- a bucket of two parameters with gaps: [0, 5) decays, [8, 21) does not, 24 elements in all
+ * ---- */
+
+enum { ELEMENTS = 24, RANKS = 2, OWN = ELEMENTS / RANKS };
+static const FgRtParam PARAMS[] = {
+    {.name = "b", .offset = 8, .elements = 13, .trainable = 1},
+    {.name = "a", .offset = 0, .elements = 5, .trainable = 1, .decay = 1}};
+static const uint32_t BUCKET_PARAMS[] = {1, 0};
+static const FgRtBucket BUCKET = {
+    .name = "bucket", .trainable = 1, .elements = ELEMENTS, .n_params = 2};
+
+static Rig open_bucket(double clip)
+{
+    FgRtProgram program = {.abi = FG_RT_ABI,
+                           .ranks = RANKS,
+                           .clip = clip,
+                           .state_bytes = 1 << 14,
+                           .params = PARAMS,
+                           .buckets = &BUCKET,
+                           .bucket_params = BUCKET_PARAMS,
+                           .n_params = 2,
+                           .n_buckets = 1};
+    return rig_open_program(&program, (FgRtHostOptions){.checked = 1});
+}
+
+static bool is_gap(uint64_t i)
+{
+    return (i >= 5 && i < 8) || i >= 21;
+}
+
+static void grad_buffer(int *failures)
+{
+    const uint64_t types[] = {FG_RT_F32, FG_RT_BF16};
+    for (int d = 0; d < 2; d++) {
+        Rig rig = open_bucket(0);
+        Array buffer = rig_values(&rig, types[d], ELEMENTS, 1);
+        rig_begin(&rig);
+        fg_rt_grad_buffer(rig.cx, 0, FG_COMPUTE, buffer.at, 0, ELEMENTS, types[d]);
+        rig_check_ok(&rig, "grad_buffer", failures);
+        for (uint64_t i = 0; i < ELEMENTS; i++)
+            CHECK(!is_gap(i) || rig_get(&rig, &buffer, i) == 0);
+        rig_close(&rig);
+    }
+}
+
+/* Both ranks own a slice; this thread plays them one after the other. */
+static void norm_add(int *failures)
+{
+    const uint64_t types[] = {FG_RT_F32, FG_RT_BF16};
+    for (int d = 0; d < 2; d++)
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            Rig rig = open_bucket(0);
+            Array grad = rig_values(&rig, types[d], OWN, 1),
+                  norm = rig_result(&rig, FG_RT_I64, FG_RT_NORM_LIMBS);
+            double expected = 0;
+            for (uint64_t i = 0; i < OWN; i++)
+                expected += is_gap(rank * OWN + i) ? 0 : grad.v[i] * grad.v[i];
+            FgRtCx *cx = fg_rt_group_rank(rig.group, rank);
+            memcpy(fg_rt_memory(cx, 0), fg_rt_memory(rig.cx, 0), rig.program.state_bytes);
+            rig.cx = cx;
+            rig_begin(&rig);
+            fg_rt_norm_add(cx, 0, FG_COMPUTE, grad.at, norm.at, 0, OWN, types[d], 0);
+            CHECK_NEAR(fg_exact_value(fg_rt_memory(cx, norm.at)), expected, 1e-15 * expected);
+            fg_rt_norm_add(cx, 0, FG_COMPUTE, grad.at, norm.at, 0, OWN, types[d], 1);
+            CHECK_NEAR(fg_exact_value(fg_rt_memory(cx, norm.at)), 2 * expected, 2e-15 * expected);
+            rig_check_ok(&rig, "norm_add", failures);
+            rig.cx = fg_rt_group_rank(rig.group, 0);
+            rig_close(&rig);
+        }
+}
+
+static void clip_factor(int *failures)
+{
+    const double clips[] = {0, 1, 100};
+    for (int i = 0; i < 3; i++) {
+        Rig rig = open_bucket(clips[i]);
+        Array scalars = rig_values(&rig, FG_RT_F32, FG_RT_SCALARS, 1);
+        Array norm = rig_result(&rig, FG_RT_I64, FG_RT_NORM_LIMBS);
+        const float grad[] = {3, 4};
+        fg_exact_add_squares(fg_rt_memory(rig.cx, norm.at), grad, 2);
+        rig_begin(&rig);
+        fg_rt_clip_factor(rig.cx, 0, FG_REDUCE, norm.at, scalars.at, clips[i]);
+        scalars.v[FG_RT_S_NORM] = 5;
+        scalars.v[FG_RT_S_FACTOR] = clips[i] == 1 ? 1 / (5 + 1e-6) : 1;
+        rig_check(&rig, &scalars, 0, "clip_factor", failures);
+        rig_close(&rig);
+    }
+}
+
+static void set_scalars(Rig *rig, const Array *scalars, uint64_t set, double valid)
+{
+    const float values[FG_RT_SET] = {
+        [FG_RT_S_LR] = 0.01f,       [FG_RT_S_BETA1] = 0.9f,   [FG_RT_S_BETA2] = 0.99f,
+        [FG_RT_S_EPS] = 1e-3f,      [FG_RT_S_DECAY] = 0.1f,   [FG_RT_S_CORRECT1] = 0.19f,
+        [FG_RT_S_CORRECT2] = 0.02f, [FG_RT_S_FACTOR] = 0.25f, [FG_RT_S_VALID] = (float)valid};
+    memcpy((float *)fg_rt_memory(rig->cx, scalars->at) + set * FG_RT_SET, values, sizeof values);
+}
+
+static void adamw_case(uint64_t dt, double clip, uint64_t set, double valid, int *failures)
+{
+    Rig rig = open_bucket(clip);
+    Array grad = rig_values(&rig, dt, OWN, 1), m = rig_values(&rig, FG_RT_F32, OWN, 1);
+    Array v = rig_values(&rig, FG_RT_F32, OWN, 1), w = rig_values(&rig, FG_RT_F32, OWN, 1);
+    Array shard = dt == FG_RT_F32 ? w : rig_values(&rig, dt, OWN, 1);
+    Array scalars = rig_values(&rig, FG_RT_F32, FG_RT_SCALARS, 1);
+    for (uint64_t i = 0; i < OWN; i++) {
+        v.v[i] = fabs(v.v[i]);
+        ((float *)fg_rt_memory(rig.cx, v.at))[i] = (float)v.v[i];
+        if (is_gap(i) || valid == 0)
+            continue;
+        double g = grad.v[i] * (clip > 0 ? 0.25 : 1);
+        m.v[i] = 0.9 * m.v[i] + 0.1 * g;
+        v.v[i] = 0.99 * v.v[i] + 0.01 * g * g;
+        w.v[i] -= w.v[i] * (i < 5 ? 0.01 * 0.1 : 0) +
+                  0.01 * (m.v[i] / 0.19) / (sqrt(v.v[i] / 0.02) + 1e-3);
+        shard.v[i] = w.v[i];
+    }
+    set_scalars(&rig, &scalars, set, valid);
+    rig_begin(&rig);
+    fg_rt_adamw(rig.cx, 0, FG_REDUCE, grad.at, dt == FG_RT_F32 ? FG_RT_NONE : w.at, m.at, v.at,
+                shard.at, scalars.at, 0, OWN, dt, dt, set);
+    rig_check(&rig, &m, 1e-6, "moment1", failures);
+    rig_check(&rig, &v, 1e-6, "moment2", failures);
+    rig_check(&rig, &w, 1e-6, "weights", failures);
+    rig_check(&rig, &shard, 1e-6, "shard", failures);
+    rig_close(&rig);
+}
+
+static void adamw(int *failures)
+{
+    const uint64_t types[] = {FG_RT_F32, FG_RT_BF16};
+    for (int d = 0; d < 2; d++) {
+        adamw_case(types[d], 0, FG_RT_CURRENT, 1, failures);
+        adamw_case(types[d], 1, FG_RT_PENDING, 1, failures);
+        adamw_case(types[d], 1, FG_RT_PENDING, 0, failures);
+    }
+}
+
+static void wrong_bucket(int *failures)
+{
+    Rig rig = open_bucket(0);
+    Array buffer = rig_values(&rig, FG_RT_F32, ELEMENTS, 1);
+    rig_begin(&rig);
+    fg_rt_grad_buffer(rig.cx, 0, FG_COMPUTE, buffer.at, 1, ELEMENTS, FG_RT_F32);
+    CHECK(strstr(fg_rt_status(rig.cx).text, "bucket 1") != NULL);
+    rig_close(&rig);
+}
+
+UNIT_MAIN({"norm_does_not_depend_on_order", norm_does_not_depend_on_order},
+          {"norm_is_exact", norm_is_exact},
+          {"norm_of_what_is_not_finite", norm_of_what_is_not_finite}, {"grad_buffer", grad_buffer},
+          {"norm_add", norm_add}, {"clip_factor", clip_factor}, {"adamw", adamw},
+          {"wrong_bucket", wrong_bucket})

@@ -23,6 +23,9 @@ find_path(OPENBLAS_INCLUDE cblas.h PATHS /usr/include/${CMAKE_C_LIBRARY_ARCHITEC
           NO_DEFAULT_PATH REQUIRED)
 find_library(OPENBLAS_LIBRARY libopenblas.a PATHS /usr/lib/${CMAKE_C_LIBRARY_ARCHITECTURE} PATH_SUFFIXES openblas-serial
              NO_DEFAULT_PATH REQUIRED)
+# Its serial build shares a table of buffers between threads without a lock: runtime/host/blas_memory.c stands between.
+set(OPENBLAS_LINK_FLAGS
+  "-Wl,--wrap=blas_memory_alloc,--wrap=blas_memory_free,--undefined=__wrap_blas_memory_alloc")
 
 # fg_library(NAME SOURCES pattern... [LINK library...]): a static library of the sources that match in the current folder.
 function(fg_library name)

@@ -1,0 +1,323 @@
+/* Collectives among one, two and three ranks, and what becomes of a group when one of them fails:
+ * everybody ends. */
+#include <unistd.h>
+
+#include "tests/runtime/rig.h"
+#include "tests/unit/unit.h"
+
+enum { OWN = 5, MOST_RANKS = 3, SHARD = 0, WHOLE = 1024, SUM = 2048, LIMBS = 3072, BYTES = 4096 };
+
+static Rig open_ranks(uint32_t ranks, FgRtHostOptions options)
+{
+    alarm(60); /* a hang is a failure */
+    FgRtProgram program = {.abi = FG_RT_ABI, .ranks = ranks, .state_bytes = BYTES};
+    return rig_open_program(&program, options);
+}
+
+static float *floats(Rig *rig, uint32_t rank, uint64_t offset)
+{
+    return fg_rt_memory(fg_rt_group_rank(rig->group, rank), offset);
+}
+
+static uint32_t n_ranks(FgRtCx *cx)
+{
+    return fg_rt_program(cx)->ranks;
+}
+
+/* ---- results ---- */
+
+static void gather_body(FgRtCx *cx)
+{
+    fg_rt_gather(cx, 0, FG_GATHER, SHARD, WHOLE, OWN * 4);
+}
+
+static void gather(int *failures)
+{
+    for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        Rig rig = open_ranks(ranks, (FgRtHostOptions){.checked = 1});
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint32_t i = 0; i < OWN; i++)
+                floats(&rig, rank, SHARD)[i] = (float)(100 * rank + i);
+        rig_run(&rig, gather_body);
+        rig_check_ok(&rig, "gather", failures);
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint32_t i = 0; i < ranks * OWN; i++)
+                CHECK(floats(&rig, rank, WHOLE)[i] == (float)(100 * (i / OWN) + i % OWN));
+        rig_close(&rig);
+    }
+}
+
+static void reduce_body(FgRtCx *cx)
+{
+    fg_rt_reduce_scatter(cx, 0, FG_REDUCE, WHOLE, SUM, OWN * n_ranks(cx), FG_RT_F32, FG_RT_F32, 0);
+    fg_rt_reduce_scatter(cx, 1, FG_REDUCE, WHOLE, SUM, OWN * n_ranks(cx), FG_RT_F32, FG_RT_F32, 1);
+}
+
+/* In rank order and f32: 1 + 2^-24 + 2^-24 is 1, the other way round it is more. */
+static void reduce_scatter_adds_in_rank_order(int *failures)
+{
+    for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        Rig rig = open_ranks(ranks, (FgRtHostOptions){.checked = 1});
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint32_t i = 0; i < OWN * ranks; i++)
+                floats(&rig, rank, WHOLE)[i] = i % 2 ? (float)(rank + 1) : rank ? 0x1p-24f : 1.0f;
+        rig_run(&rig, reduce_body);
+        rig_check_ok(&rig, "reduce_scatter", failures);
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint32_t i = 0; i < OWN; i++) {
+                float sum = (rank * OWN + i) % 2 ? (float)(ranks * (ranks + 1) / 2) : 1.0f;
+                CHECK(floats(&rig, rank, SUM)[i] == 2 * sum);
+            }
+        rig_close(&rig);
+    }
+}
+
+static void reduce_bf16_body(FgRtCx *cx)
+{
+    fg_rt_reduce_scatter(cx, 0, FG_REDUCE, WHOLE, SUM, 2 * n_ranks(cx), FG_RT_BF16, FG_RT_BF16, 0);
+    fg_rt_reduce_scatter(cx, 1, FG_REDUCE, WHOLE, SUM + 64, 2 * n_ranks(cx), FG_RT_BF16, FG_RT_F32,
+                         0);
+}
+
+/* 256 + 1 + 1 is 258 when it is rounded once; bf16 alone would stay at 256. */
+static void reduce_scatter_rounds_once(int *failures)
+{
+    Rig rig = open_ranks(3, (FgRtHostOptions){.checked = 1});
+    for (uint32_t rank = 0; rank < 3; rank++)
+        for (uint32_t i = 0; i < 6; i++)
+            ((uint16_t *)(void *)floats(&rig, rank, WHOLE))[i] = rank ? 0x3f80 : 0x4380;
+    rig_run(&rig, reduce_bf16_body);
+    rig_check_ok(&rig, "reduce_scatter", failures);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        CHECK_EQ_U64(((uint16_t *)(void *)floats(&rig, rank, SUM))[1], 0x4381);
+        CHECK(floats(&rig, rank, SUM + 64)[1] == 258);
+    }
+    rig_close(&rig);
+}
+
+static void all_reduce_body(FgRtCx *cx)
+{
+    fg_rt_all_reduce(cx, 0, FG_REDUCE, LIMBS, OWN, FG_RT_I64);
+    fg_rt_all_reduce(cx, 1, FG_REDUCE, SUM, 1, FG_RT_F64);
+}
+
+static void all_reduce(int *failures)
+{
+    for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        Rig rig = open_ranks(ranks, (FgRtHostOptions){.checked = 1});
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            for (int i = 0; i < OWN; i++)
+                ((int64_t *)(void *)floats(&rig, rank, LIMBS))[i] = ((int64_t)1 << 40) * i + rank;
+            *(double *)(void *)floats(&rig, rank, SUM) = 0.5 + rank;
+        }
+        rig_run(&rig, all_reduce_body);
+        rig_check_ok(&rig, "all_reduce", failures);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            int64_t rest = ranks * (ranks - 1) / 2;
+            for (int i = 0; i < OWN; i++)
+                CHECK(((int64_t *)(void *)floats(&rig, rank, LIMBS))[i] ==
+                      ((int64_t)ranks << 40) * i + rest);
+            CHECK(*(double *)(void *)floats(&rig, rank, SUM) == 0.5 * ranks + (double)rest);
+        }
+        rig_close(&rig);
+    }
+}
+
+static void all_reduce_f32_body(FgRtCx *cx)
+{
+    fg_rt_all_reduce(cx, 0, FG_REDUCE, SUM, 1, FG_RT_F32);
+}
+
+static void all_reduce_refuses_other_types(int *failures)
+{
+    Rig rig = open_ranks(2, (FgRtHostOptions){0});
+    rig_run(&rig, all_reduce_f32_body);
+    CHECK(strstr(fg_rt_status(rig.cx).text, "i64 and f64 only") != NULL);
+    rig_close(&rig);
+}
+
+/* Collectives without anything between them: a rank that runs ahead must not disturb one that still
+ * reads. Each round doubles the shards of two ranks. */
+enum { ROUNDS = 100 };
+static void many_body(FgRtCx *cx)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        fg_rt_gather(cx, 0, FG_GATHER, SHARD, WHOLE, OWN * 4);
+        fg_rt_reduce_scatter(cx, 1, FG_REDUCE, WHOLE, SHARD, OWN * n_ranks(cx), FG_RT_F32,
+                             FG_RT_F32, 0);
+    }
+}
+
+static void many_collectives(int *failures)
+{
+    Rig rig = open_ranks(2, (FgRtHostOptions){0});
+    for (uint32_t rank = 0; rank < 2; rank++)
+        for (uint32_t i = 0; i < OWN; i++)
+            floats(&rig, rank, SHARD)[i] = (float)(10 * rank + i + 1);
+    rig_run(&rig, many_body);
+    rig_check_ok(&rig, "many collectives", failures);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        for (uint32_t i = 0; i < OWN; i++)
+            CHECK(floats(&rig, rank, SHARD)[i] == ldexpf((float)(10 * rank + i + 1), ROUNDS));
+    rig_close(&rig);
+}
+
+/* ---- failures ---- */
+
+static void long_body(FgRtCx *cx)
+{
+    fg_rt_fill(cx, 0, FG_COMPUTE, SHARD, OWN, FG_RT_F32, 1);
+    fg_rt_join(cx);
+    fg_rt_gather(cx, 1, FG_GATHER, SHARD, WHOLE, OWN * 4);
+    fg_rt_join(cx);
+    fg_rt_reduce_scatter(cx, 2, FG_REDUCE, WHOLE, SUM, OWN * n_ranks(cx), FG_RT_F32, FG_RT_F32, 0);
+    fg_rt_all_reduce(cx, 3, FG_REDUCE, LIMBS, OWN, FG_RT_I64);
+    fg_rt_release(cx, 4, FG_COMPUTE, WHOLE, OWN * 4 * n_ranks(cx));
+}
+
+static void driver_body(FgRtCx *cx)
+{
+    long_body(cx);
+    fg_rt_barrier(cx);
+}
+
+static void every_fault_ends_every_rank(int *failures)
+{
+    enum { CALLS = 5 };
+    static const char *const names[CALLS] = {"fill", "gather", "reduce_scatter", "all_reduce",
+                                             "release"};
+    for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++)
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint64_t call = 1; call <= CALLS; call++) {
+                Rig rig =
+                    open_ranks(ranks, (FgRtHostOptions){.fail_after = call, .fail_rank = rank});
+                rig_run(&rig, driver_body);
+                rig_run(&rig, driver_body); /* a failed group stays failed and does not hang */
+                for (uint32_t any = 0; any < ranks; any++) {
+                    FgRtStatus status = fg_rt_status(fg_rt_group_rank(rig.group, any));
+                    CHECK(!status.ok);
+                    CHECK_EQ_U64(status.rank, rank);
+                    CHECK_EQ_U64(status.node, call - 1);
+                    CHECK_STR(status.call, names[call - 1]);
+                }
+                rig_close(&rig);
+            }
+}
+
+static void late_fault_does_not_happen(int *failures)
+{
+    Rig rig = open_ranks(2, (FgRtHostOptions){.fail_after = 6, .fail_rank = 1});
+    rig_run(&rig, driver_body);
+    rig_check_ok(&rig, "five calls", failures);
+    rig_run(&rig, driver_body);
+    CHECK(!fg_rt_status(rig.cx).ok);
+    rig_close(&rig);
+}
+
+static void disagree_body(FgRtCx *cx)
+{
+    if (fg_rt_rank(cx) == 0)
+        fg_rt_gather(cx, 0, FG_GATHER, SHARD, WHOLE, OWN * 4);
+    else
+        fg_rt_all_reduce(cx, 1, FG_REDUCE, LIMBS, OWN, FG_RT_I64);
+}
+
+static void different_collectives_are_an_error(int *failures)
+{
+    Rig rig = open_ranks(2, (FgRtHostOptions){0});
+    rig_run(&rig, disagree_body);
+    CHECK(strstr(fg_rt_status(rig.cx).text,
+                 "ranks disagree: rank 0 is at gather of node 0, rank 1 at all_reduce of "
+                 "node 1") != NULL);
+    rig_close(&rig);
+}
+
+static void driver_fails_body(FgRtCx *cx)
+{
+    if (fg_rt_rank(cx) == 1)
+        fg_rt_fail(cx, "read", "the data file ended");
+    else
+        fg_rt_barrier(cx);
+}
+
+static void driver_can_end_the_group(int *failures)
+{
+    Rig rig = open_ranks(3, (FgRtHostOptions){0});
+    rig_run(&rig, driver_fails_body);
+    FgRtStatus status = fg_rt_status(rig.cx);
+    CHECK_STR(status.call, "read");
+    CHECK_STR(status.text, "the data file ended");
+    CHECK_EQ_U64(status.rank, 1);
+    rig_close(&rig);
+}
+
+/* ---- contexts ---- */
+
+static void touch_body(FgRtCx *cx)
+{
+    fg_rt_fill(cx, 0, FG_COMPUTE, 1 << 20, 1 << 18, FG_RT_F32, 1);
+}
+
+static void touched_bytes_are_measured(int *failures)
+{
+    FgRtProgram program = {
+        .abi = FG_RT_ABI, .ranks = 1, .state_bytes = 1 << 20, .arena_bytes = 7 << 20};
+    for (int checked = 0; checked < 2; checked++) {
+        Rig rig = rig_open_program(&program, (FgRtHostOptions){.checked = checked});
+        uint64_t before = fg_rt_touched_bytes(rig.cx);
+        rig_run(&rig, touch_body);
+        rig_check_ok(&rig, "fill", failures);
+        CHECK_EQ_U64(fg_rt_touched_bytes(rig.cx) - before, 1 << 20);
+        rig_close(&rig);
+    }
+}
+
+static void profile_counts_calls(int *failures)
+{
+    static const FgRtNode nodes[] = {{.name = "a"}, {.name = "b"}};
+    FgRtProgram program = {
+        .abi = FG_RT_ABI, .ranks = 1, .state_bytes = 8 << 20, .nodes = nodes, .n_nodes = 2};
+    Rig rig = rig_open_program(&program, (FgRtHostOptions){.profile = 1});
+    for (int i = 0; i < 3; i++)
+        rig_run(&rig, touch_body);
+    uint64_t calls;
+    CHECK(fg_rt_node_us(rig.cx, 0, &calls) > 0);
+    CHECK_EQ_U64(calls, 3);
+    CHECK(fg_rt_node_us(rig.cx, 1, &calls) == 0);
+    CHECK_EQ_U64(calls, 0);
+    rig_close(&rig);
+}
+
+static void groups_that_cannot_be(int *failures)
+{
+    char error[200];
+    FgRtHostOptions options = {0};
+    FgRtProgram old = {.abi = FG_RT_ABI + 1, .ranks = 1};
+    CHECK(!fg_rt_group_new(&old, &options, error, sizeof error));
+    CHECK(strstr(error, "ABI") != NULL);
+    FgRtProgram huge = {.abi = FG_RT_ABI, .ranks = 2, .state_bytes = (uint64_t)1 << 62};
+    CHECK(!fg_rt_group_new(&huge, &options, error, sizeof error));
+    CHECK(strstr(error, "cannot map") != NULL);
+}
+
+static void memory_has_an_end(int *failures)
+{
+    Rig rig = open_ranks(1, (FgRtHostOptions){0});
+    CHECK(fg_rt_memory(rig.cx, BYTES - 1) != NULL);
+    CHECK(fg_rt_memory(rig.cx, BYTES) == NULL);
+    rig_close(&rig);
+}
+
+UNIT_MAIN({"gather", gather},
+          {"reduce_scatter_adds_in_rank_order", reduce_scatter_adds_in_rank_order},
+          {"reduce_scatter_rounds_once", reduce_scatter_rounds_once}, {"all_reduce", all_reduce},
+          {"all_reduce_refuses_other_types", all_reduce_refuses_other_types},
+          {"many_collectives", many_collectives},
+          {"every_fault_ends_every_rank", every_fault_ends_every_rank},
+          {"late_fault_does_not_happen", late_fault_does_not_happen},
+          {"different_collectives_are_an_error", different_collectives_are_an_error},
+          {"driver_can_end_the_group", driver_can_end_the_group},
+          {"touched_bytes_are_measured", touched_bytes_are_measured},
+          {"profile_counts_calls", profile_counts_calls},
+          {"groups_that_cannot_be", groups_that_cannot_be},
+          {"memory_has_an_end", memory_has_an_end})

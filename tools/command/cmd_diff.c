@@ -70,7 +70,8 @@ static FgModule *read_dump(FgSession *s, const char *path)
 
 static bool dump_side(FgSession *s, const char *path, FgSide *out)
 {
-    out->name = path;
+    const char *slash = strrchr(path, '/');
+    out->name = slash ? slash + 1 : path;
     out->module = read_dump(s, path);
     if (!out->module)
         return false;

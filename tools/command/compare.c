@@ -97,6 +97,8 @@ void fg_compare(FgArena *arena, FgComparison *c)
         add_memory(arena, c);
         add_counts(arena, c);
     }
+    /* Equal orders may still lie at other addresses. */
+    c->differs = fg_module_fingerprint(c->left.module) != fg_module_fingerprint(c->right.module);
     for (uint32_t i = 0; i < c->figures.len; i++)
         c->differs = c->differs || c->figures.data[i].left != c->figures.data[i].right;
     for (uint32_t i = 0; i < c->left.module->funcs.len; i++)

@@ -31,13 +31,21 @@ static const char *change_text(FgArena *arena, const FgFigure *f)
     return fg_arena_printf(arena, "%+.1f %%", (f->right / f->left - 1) * 100);
 }
 
+static int column_width(const FgComparison *c)
+{
+    size_t left = strlen(c->left.name), right = strlen(c->right.name),
+           n = left > right ? left : right;
+    return n < 12 ? 14 : (int)n + 2;
+}
+
 static void put_figures(FgArena *arena, const FgComparison *c, FgBuf *out)
 {
-    fg_buf_printf(out, "%-18s %14s %14s %10s\n", "", c->left.name, c->right.name, "change");
+    int w = column_width(c);
+    fg_buf_printf(out, "%-18s %*s %*s %10s\n", "", w, c->left.name, w, c->right.name, "change");
     for (uint32_t i = 0; i < c->figures.len; i++) {
         const FgFigure *f = &c->figures.data[i];
-        fg_buf_printf(out, "%s%-*s %14s %14s %10s\n", f->part ? "  " : "", f->part ? 16 : 18,
-                      f->label, value_text(arena, f->kind, f->left),
+        fg_buf_printf(out, "%s%-*s %*s %*s %10s\n", f->part ? "  " : "", f->part ? 16 : 18,
+                      f->label, w, value_text(arena, f->kind, f->left), w,
                       value_text(arena, f->kind, f->right), change_text(arena, f));
     }
 }
@@ -212,8 +220,14 @@ static void put_verdict(FgArena *arena, const FgComparison *c, FgBuf *out)
         fg_buf_printf(out,
                       "%s does not fit the %s there are; its figures are those it would have\n",
                       c->left.name, fg_bytes_text(arena, c->budget));
+    bool reordered = false;
+    for (uint32_t i = 0; i < c->funcs.len; i++)
+        reordered = reordered || c->funcs.data[i].differs;
     if (!c->differs)
         fg_buf_puts(out, "no difference\n");
+    else if (!reordered)
+        fg_buf_puts(out,
+                    "the same nodes in the same order; addresses, waits or attributes differ\n");
 }
 
 void fg_comparison_text(FgArena *arena, const FgComparison *c, FgBuf *out)

@@ -119,16 +119,25 @@ static const char *plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
+static int64_t furthest_ahead(const FgPlan *plan)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < plan->gathers.len; i++)
+        most = plan->gathers.data[i].ahead > most ? plan->gathers.data[i].ahead : most;
+    return most;
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     const FgPlan *plan = c->module->plan;
     fprintf(out,
-            "choices   plan %s (%u tried): %u bucket%s, %u kept to backward, %u gathered again, ",
-            plan->name, c->plans_tried, plan->buckets.len, plural(plan->buckets.len), c->kept,
-            c->regathered);
-    fprintf(out, "recompute %s, %s received in %u gathers\n",
-            plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none",
-            fg_bytes_text(s->arena, c->sim.gather_bytes), c->sim.gathers);
+            "choices   plan %s of %u tried: %u bucket%s, gathered up to %" PRId64
+            " nodes ahead, %u kept to backward,\n",
+            plan->name, c->plans_tried, plan->buckets.len, plural(plan->buckets.len),
+            furthest_ahead(plan), c->kept);
+    fprintf(out, "          %u gathered again; %u gathers receive %s a step; recompute %s\n",
+            c->regathered, c->sim.gathers, fg_bytes_text(s->arena, c->sim.gather_bytes),
+            plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none");
 }
 
 static void put_proof(const FgSession *s, const FgCompiled *c, FILE *out)
@@ -136,9 +145,11 @@ static void put_proof(const FgSession *s, const FgCompiled *c, FILE *out)
     uint64_t nodes = 0;
     for (uint32_t i = 0; i < c->module->funcs.len; i++)
         nodes += c->module->funcs.data[i].order.len;
-    fprintf(out, "proved    %s nodes, %u waits that order every shared address, %s reuse%s\n",
-            fg_count_text(s->arena, nodes), c->waits, fg_count_text(s->arena, c->reuses),
-            plural(c->reuses));
+    fprintf(out,
+            "proved    %s nodes: order, lifetimes, %s address reuse%s ordered by %u waits, peak "
+            "within budget\n",
+            fg_count_text(s->arena, nodes), fg_count_text(s->arena, c->reuses), plural(c->reuses),
+            c->waits);
 }
 
 void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, FILE *out)

@@ -100,7 +100,11 @@ const FgJson *fg_json_parse(FgJsonCx *cx, const char *name, const char *text, si
     json_error_t error;
     json_t *tree = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!tree) {
+        /* Jansson's position is the end of what it read last: a number is shown from its start. */
         size_t offset = error.position > 0 ? (size_t)error.position - 1 : 0;
+        while (offset > 0 && offset < len && strchr("+-.0123456789eE", text[offset - 1]) &&
+               text[offset - 1])
+            offset--;
         fg_json_report(cx, position(file, text, len, offset), FG_D_JSON_SYNTAX, "%s", error.text);
         return NULL;
     }

@@ -241,16 +241,13 @@ static void build_instance(ModelCx *cx, FgBuilder *build, uint32_t index)
 {
     Instance *it = &cx->instances.data[index];
     bool loss = is_loss(cx, index);
-    if (it->op == FG_OP_cross_entropy && !loss && !it->failed &&
+    if (it->op == FG_OP_cross_entropy && !loss && !it->failed && cx->loss_def != FG_NO_ID &&
         fg_json_report(cx->json, it->json->loc, FG_D_BAD_LOSS,
                        "a cross_entropy that is not the loss"))
         fg_diag_note(cx->json->diags, FG_NOWHERE,
                      "its mean over the labels of all ranks is only known for the loss itself");
-    /* An unknown op or a wrong number of names leaves nothing to read attributes by. */
-    if (it->failed && !it->operands)
-        return;
-    const FgAttr *attrs = it->failed ? NULL : read_attrs(cx, it);
-    const uint32_t *values = attrs ? operand_values(cx, it) : NULL;
+    const FgAttr *attrs = it->known ? read_attrs(cx, it) : NULL;
+    const uint32_t *values = attrs && !it->failed ? operand_values(cx, it) : NULL;
     if (!values)
         return;
     build->loc = it->json->loc;

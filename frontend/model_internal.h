@@ -62,6 +62,7 @@ typedef struct Instance {
     uint32_t n_out;
     uint32_t *operands; /* definitions, aliases resolved; FG_NO_ID: reported */
     uint32_t *values;   /* of the results, once built */
+    bool known;         /* the op exists: its attributes can be read */
     bool failed;
     enum { INSTANCE_NEW, INSTANCE_OPEN, INSTANCE_DONE } mark; /* of the ordering */
 } Instance;
@@ -105,8 +106,8 @@ const char *fg_model_substitute(ModelCx *cx, const Scope *scope, FgLoc loc, cons
 bool fg_model_check_name(ModelCx *cx, FgLoc loc, const char *name);
 /* Makes a definition; false, reported, when the scope has the name. */
 bool fg_model_define(ModelCx *cx, Scope *scope, Def def);
-/* Makes a definition for the full name of a parameter. */
-bool fg_model_define_param(ModelCx *cx, Def def);
+/* Makes a definition for the full name of a parameter; `scope` is where it is declared. */
+bool fg_model_define_param(ModelCx *cx, const Scope *scope, Def def);
 /* The definition of a name read at `loc` (not an alias), or FG_NO_ID after a report. */
 uint32_t fg_model_lookup(ModelCx *cx, const Scope *scope, FgLoc loc, const char *name);
 /* Follows carried values to what defines them; FG_NO_ID after a report. */

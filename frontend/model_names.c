@@ -62,13 +62,19 @@ const char *fg_model_name(ModelCx *cx, const Scope *scope, const FgJson *text)
     return name && fg_model_check_name(cx, text->loc, name) ? name : NULL;
 }
 
-static bool add_name(ModelCx *cx, FgMap *map, FgStrVec *list, const Def *def)
+static bool add_name(ModelCx *cx, FgMap *map, FgStrVec *list, const Def *def, const char *index)
 {
     uint32_t before;
     if (fg_map_get(map, def->name, &before)) {
         if (fg_json_report(cx->json, def->loc, FG_D_DUPLICATE_NAME, "'%s' is defined twice",
-                           def->name))
-            fg_diag_note(cx->json->diags, cx->defs.data[before].loc, "first defined here");
+                           def->name)) {
+            if (memcmp(&cx->defs.data[before].loc, &def->loc, sizeof def->loc) != 0)
+                fg_diag_note(cx->json->diags, cx->defs.data[before].loc, "first defined here");
+            else if (index)
+                fg_diag_note(
+                    cx->json->diags, FG_NOWHERE,
+                    "in a repeat, put the index into \"prefix\" or into the name: \"{%s}\"", index);
+        }
         return false;
     }
     fg_map_add(map, def->name, cx->defs.len);
@@ -78,15 +84,15 @@ static bool add_name(ModelCx *cx, FgMap *map, FgStrVec *list, const Def *def)
 
 bool fg_model_define(ModelCx *cx, Scope *scope, Def def)
 {
-    if (!add_name(cx, &scope->names, &scope->list, &def))
+    if (!add_name(cx, &scope->names, &scope->list, &def, NULL))
         return false;
     fg_vec_push(cx->arena, &cx->defs, def);
     return true;
 }
 
-bool fg_model_define_param(ModelCx *cx, Def def)
+bool fg_model_define_param(ModelCx *cx, const Scope *scope, Def def)
 {
-    if (!add_name(cx, &cx->param_names, &cx->param_list, &def))
+    if (!add_name(cx, &cx->param_names, &cx->param_list, &def, scope->index))
         return false;
     fg_vec_push(cx->arena, &cx->defs, def);
     return true;

@@ -117,6 +117,7 @@ static void add_node(ModelCx *cx, Scope *scope, const FgJson *node)
     bool out_ok = string_list(cx, out, &it.out, &it.n_out);
     if (known)
         check_node_keys(cx, node, fg_op_info(it.op));
+    it.known = known;
     it.failed = !known || !in_ok || !out || !out_ok;
     it.failed = it.failed || !check_arity(cx, &it);
     if (!in_ok)

@@ -53,14 +53,17 @@ static void resolve_loss(ModelCx *cx, const FgJson *root)
         cx->loss_def = id;
 }
 
-/* Not beside undefined names: a mistyped name leaves the value it meant unread. */
+/* Not beside undefined names and the like: a mistyped name leaves the value it meant unread. */
 static void report_unused(ModelCx *cx)
 {
-    if (fg_diags_has(cx->json->diags, FG_D_UNDEFINED_VALUE))
+    if (fg_diags_has(cx->json->diags, FG_D_UNDEFINED_VALUE) ||
+        fg_diags_has(cx->json->diags, FG_D_ARITY) || cx->loss_def == FG_NO_ID)
         return;
     for (uint32_t i = 0; i < cx->instances.len; i++) {
         const Instance *it = &cx->instances.data[i];
-        if (cx->read[it->json->id] || !it->n_out || it->out[0].kind != FG_JSON_STRING)
+        /* A cross entropy is told what it must be where it is built. */
+        bool loss = it->known && it->op == FG_OP_cross_entropy;
+        if (cx->read[it->json->id] || loss || !it->n_out || it->out[0].kind != FG_JSON_STRING)
             continue;
         if (fg_json_report(cx->json, it->out[0].loc, FG_D_UNUSED_OUTPUT, "nothing reads '%s'",
                            it->out[0].text))

@@ -126,7 +126,7 @@ static void read_decay(ModelCx *cx, const FgJson *item, FgParam *param)
 }
 
 /* Other names of the tensor in weight files, and in this one. */
-static void read_tied(ModelCx *cx, Scope *scope, const FgJson *item, FgParam *param, Def def)
+static void read_tied(ModelCx *cx, const Scope *scope, const FgJson *item, FgParam *param, Def def)
 {
     const FgJson *tied = fg_json_want(cx->json, item, "tied", FG_JSON_IS_LIST);
     if (!tied)
@@ -142,7 +142,7 @@ static void read_tied(ModelCx *cx, Scope *scope, const FgJson *item, FgParam *pa
         names[param->n_tied++] = name;
         def.name = name;
         def.loc = text->loc;
-        fg_model_define_param(cx, def);
+        fg_model_define_param(cx, scope, def);
     }
     param->tied = names;
 }
@@ -172,16 +172,17 @@ static void add_param(ModelCx *cx, Scope *scope, const FgJson *item)
         def.index = cx->module->params.len;
         read_init(cx, item, &param);
         read_decay(cx, item, &param);
-        read_tied(cx, scope, item, &param, def);
-        fg_add_param(cx->module, &param);
     }
+    /* The names of a parameter that failed are known too, so that their readers are not told again.
+     */
+    if (item->kind == FG_JSON_OBJECT)
+        read_tied(cx, scope, item, &param, def);
+    if (param.type)
+        fg_add_param(cx->module, &param);
     if (scope->outer)
         fg_model_define(cx, scope, def);
     def.name = param.name;
-    if (!fg_model_define_param(cx, def) && scope->outer)
-        fg_diag_note(cx->json->diags, FG_NOWHERE,
-                     "in a repeat, put the index into \"prefix\" or into the name: \"{%s}\"",
-                     scope->index);
+    fg_model_define_param(cx, scope, def);
 }
 
 void fg_model_params(ModelCx *cx, Scope *scope, const FgJson *params)

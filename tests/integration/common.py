@@ -164,6 +164,18 @@ def same_bytes(left, right, what):
             raise Wrong(f"{what}: {name} differs from byte {at} of {len(a)} and {len(b)}")
 
 
+def checkpoint(folder):
+    """The files of a checkpoint; its manifest without the fingerprint of the plan that made it."""
+    found = files_under(folder)
+    for name in found:
+        if os.path.basename(name) == "manifest.json":
+            manifest = json.loads(found[name])
+            require("fingerprint" in manifest, f"the manifest has no fingerprint: {manifest}")
+            del manifest["fingerprint"]
+            found[name] = json.dumps(manifest).encode()
+    return found
+
+
 def near(value, wanted, tolerance, what):
     error = abs(value - wanted) / max(abs(wanted), 1e-300)
     require(error <= tolerance, f"{what} is {value!r}, not {wanted!r}: off by {error:.3g}, allowed {tolerance:g}")

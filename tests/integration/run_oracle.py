@@ -8,7 +8,7 @@ three schedules agree bit by bit: losses, gradients, checkpoints; at bf16 too. b
 import json
 import os
 
-from common import Cases, Wrong, floats, near, open_tools, read_log, read_tensors, require, same_bytes
+from common import Cases, Wrong, checkpoint, floats, near, open_tools, read_log, read_tensors, require, same_bytes
 
 LOSS, GRADIENT, ADAMW = 2e-6, 2e-5, 5e-6
 NEGLIGIBLE = 1e-6  # gradients that are zero but for rounding
@@ -20,9 +20,11 @@ OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8
 # bf16 keeps 8 significant bits: one rounding is off by at most 2^-9 = 0.2 % of a value. A loss near 6 is a log-sum-exp
 # in fp32 over logits that were rounded once; the errors of single logits average out. A gradient entry is a sum of
 # products of rounded values; measured as a whole, its error is a few roundings.
-BF16_LOSS = 2e-3
-BF16_GRADIENT = 3e-2  # of the tensor's norm
-BF16_ADAMW = 1e-2
+# That roundings stand where they should is shown by test_rounding.py: here every rounding that falls the other way is
+# amplified by all that follow, so that the error would be much the same.
+BF16_LOSS = 1e-3  # 4.2e-4 is seen
+BF16_GRADIENT = 4e-2  # of the tensor's norm; 2.8e-2 is seen
+BF16_ADAMW = 5e-3  # 2.1e-3 is seen; without fp32 masters the updates of the gains, near 1, would be lost
 
 
 class Oracle:
@@ -90,7 +92,7 @@ class Oracle:
         result = self.outcome(ranks, batch, precision, schedule)
         require(result["losses"] == base["losses"], f"losses {result['losses']} against {base['losses']}")
         same_bytes({"gradients": result["grads"]}, {"gradients": base["grads"]}, "gradients")
-        same_bytes(result["save"], base["save"], "checkpoints")
+        same_bytes(checkpoint(result["save"]), checkpoint(base["save"]), "checkpoints")
 
 
 def largest_error(a, b):

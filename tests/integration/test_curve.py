@@ -3,7 +3,7 @@ stopped and resumed, bit by bit as the run that was not."""
 import json
 import os
 
-from common import Cases, near, open_tools, read_log, require, same_bytes
+from common import Cases, checkpoint, near, open_tools, read_log, require, same_bytes
 
 LOSS, NORM, RATE = 1e-4, 2e-3, 1e-9
 RANKS = ((1, 8), (2, 4), (3, 3))  # ranks, rows of each; 8 rows in all, so the third rank of three has two
@@ -61,7 +61,7 @@ class Curve:
         steps, save = self.train(program, f"{ranks}-{schedule}-whole", *weights)
         for s, row in whole[1].items():
             require(steps[s]["loss"] == row["loss"], f"loss of step {s}: {steps[s]['loss']} against {row['loss']}")
-        same_bytes(os.path.join(save, "step-000200"), os.path.join(whole[2], "step-000200"), "checkpoint of step 200")
+        same_bytes(checkpoint(os.path.join(save, "step-000200")), checkpoint(os.path.join(whole[2], "step-000200")), "checkpoint of step 200")  # fmt: skip
 
 
 def main():

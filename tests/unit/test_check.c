@@ -42,8 +42,7 @@ static const char plain[] =
     "  #14 %scalars.4 = clip_factor %norm.5 phase(update) stream(reduce)\n"
     "}\n";
 
-/* The same with clipping: the update is pending, and @flush does it alone. The weight is frozen of
- * its second bucket %f, which is gathered once for the step. */
+/* The same with clipping: the update is pending, and @flush does it alone. */
 static const char clipped[] =
     "module @tiny level(sched) ranks(2) numerics(compute=f32, wire=f32, shard=f32, clip=1.0, "
     "accumulate=1)\n"

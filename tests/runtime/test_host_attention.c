@@ -156,7 +156,7 @@ enum { SEQ = 40, HALF = 5 };
 
 static double reference_frequency(uint64_t i, double factor)
 {
-    double f = pow(500.0, -(double)i / HALF), wave = 2 * acos(-1.0) / f;
+    double f = pow(500.0, -(double)i / (double)HALF), wave = 2 * acos(-1.0) / f;
     if (factor == 0 || wave < 32.0 / 4)
         return f;
     if (wave > 32.0 / 1)

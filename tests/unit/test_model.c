@@ -3,6 +3,7 @@
  *
  * Bad files are made from one good text by replacing a fragment; each case names the message id and
  * the place. */
+#include "base/file.h"
 #include "frontend/model.h"
 #include "ir/op_table.h"
 #include "tests/unit/unit.h"
@@ -259,6 +260,62 @@ static void nested_repeat(int *failures)
     fg_arena_free(a);
 }
 
+static const char *read_file(FgArena *arena, const char *name)
+{
+    char *text = NULL;
+    size_t len;
+    const char *error;
+    if (!fg_file_read(arena, fg_arena_printf(arena, "%s/%s", FG_SOURCE_DIR, name), &text, &len,
+                      &error))
+        printf("%s\n", error);
+    return text;
+}
+
+/* The page's example is a model as it stands. */
+static void documented(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    const char *page = read_file(a, "docs/model-format.md");
+    const char *start = page ? strstr(page, "```json\n") : NULL;
+    const char *end = start ? strstr(start + 8, "```") : NULL;
+    CHECK(end != NULL);
+    if (end) {
+        Loaded l = load(a, fg_arena_strndup(a, start + 8, (size_t)(end - start) - 8), NULL);
+        CHECK(l.module && l.module->params.len == 8);
+        CHECK_STR(l.text, "");
+    }
+    fg_arena_free(a);
+}
+
+static int64_t count_elements(const FgModule *m)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < m->params.len; i++)
+        n += fg_type_elements(m->params.data[i].type);
+    return n;
+}
+
+/* Known sizes of known models. */
+static void examples(int *failures)
+{
+    static const struct {
+        const char *name;
+        int64_t elements;
+        uint32_t tensors;
+    } cases[] = {{"examples/llama-3.2-1b.json", 1235814400, 146},
+                 {"examples/gpt2.json", 124439808, 148}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FgArena *a = fg_arena_new();
+        const char *text = read_file(a, cases[i].name);
+        CHECK(text != NULL);
+        Loaded l = load(a, text ? text : "", NULL);
+        CHECK(l.module && fg_module_verify(l.module));
+        CHECK_EQ_U64(l.module ? count_elements(l.module) : 0, cases[i].elements);
+        CHECK_EQ_U64(l.module ? l.module->params.len : 0, cases[i].tensors);
+        fg_arena_free(a);
+    }
+}
+
 /* ---- bad files ---- */
 typedef struct Bad {
     const char *from, *to;
@@ -509,6 +566,7 @@ static void noise(int *failures)
 }
 
 UNIT_MAIN({"structure", structure}, {"any order", any_order}, {"with options", with_options},
-          {"small forms", small_forms}, {"nested repeat", nested_repeat}, {"bad files", bad_files},
+          {"small forms", small_forms}, {"nested repeat", nested_repeat},
+          {"documented", documented}, {"examples", examples}, {"bad files", bad_files},
           {"bad options", bad_options}, {"several errors", several_errors},
           {"deep nesting", deep_nesting}, {"long backwards", long_backwards}, {"noise", noise})

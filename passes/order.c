@@ -117,7 +117,8 @@ static int by_place(const void *a, const void *b)
 static void merge(Cx *cx, FgFunc *func, const FgIdVec *rest)
 {
     FgModule *m = cx->m;
-    qsort(cx->inserts.data, cx->inserts.len, sizeof *cx->inserts.data, by_place);
+    if (cx->inserts.len > 0)
+        qsort(cx->inserts.data, cx->inserts.len, sizeof *cx->inserts.data, by_place);
     FgIdVec order = {0};
     uint32_t n_compute = 0, at = 0;
     for (uint32_t i = 0; i < rest->len; i++) {

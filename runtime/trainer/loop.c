@@ -19,6 +19,9 @@ static bool group_ok(const FgLoop *loop, FgFail *fail)
     if (status.node >= loop->program->n_nodes)
         return fg_fail(fail, "rank %u, %s: %s", status.rank, status.call, status.text);
     const FgRtNode *node = &loop->program->nodes[status.node];
+    if (!*node->file) /* a node that no source line stands for */
+        return fg_fail(fail, "rank %u, %s '%s', %s: %s", status.rank, node->op, node->name,
+                       status.call, status.text);
     return fg_fail(fail, "rank %u, %s '%s' (%s:%u:%u), %s: %s", status.rank, node->op, node->name,
                    node->file, node->line, node->col, status.call, status.text);
 }

@@ -19,8 +19,6 @@
 #include "ir/op_table.h"
 #include "passes/passes.h"
 
-#include <stdlib.h>
-
 /* ---- which values want a gradient ---- */
 
 static bool *find_wanted(FgPassCx *cx, const FgIdVec *order)

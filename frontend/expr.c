@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define DEPTH_LIMIT 200
+#define DEPTH_LIMIT 50
 
 typedef struct Expr {
     FgArena *arena;

@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define CHAIN_LIMIT 200 /* dims that refer to dims that refer ... : bounds the recursion */
+#define CHAIN_LIMIT                                                                                \
+    50 /* dims that refer to dims that refer ...: bounds the recursion, with the next */
 #define BYTES_LIMIT ((uint64_t)1 << 62)
 
 typedef struct Lookup {

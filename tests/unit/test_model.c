@@ -481,6 +481,26 @@ static void deep_nesting(int *failures)
     fg_arena_free(a);
 }
 
+/* Dims that refer to later ones, each in as many parentheses as are allowed. */
+static void deep_dims(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    for (int n = 40; n <= 4000; n += 3960) {
+        FgBuf buf;
+        fg_buf_init(&buf, a);
+        fg_buf_puts(&buf, "\"hidden\": \"d0\"");
+        for (int i = 0; i < n; i++)
+            fg_buf_printf(&buf, ", \"d%d\": \"%.*sd%d%.*s\"", i, 40,
+                          "((((((((((((((((((((((((((((((((((((((((", i + 1, 40,
+                          "))))))))))))))))))))))))))))))))))))))))");
+        fg_buf_printf(&buf, ", \"d%d\": 8", n);
+        Loaded l = load(a, edited(a, "\"hidden\": 8", fg_buf_text(&buf)), NULL);
+        CHECK((l.module != NULL) == (n == 40));
+        CHECK(n == 40 || strstr(l.text, "dims are defined by each other here"));
+    }
+    fg_arena_free(a);
+}
+
 /* A chain of nodes that stands backwards in the file, far deeper than a recursive sort could go. */
 static void long_backwards(int *failures)
 {
@@ -569,4 +589,5 @@ UNIT_MAIN({"structure", structure}, {"any order", any_order}, {"with options", w
           {"small forms", small_forms}, {"nested repeat", nested_repeat},
           {"documented", documented}, {"examples", examples}, {"bad files", bad_files},
           {"bad options", bad_options}, {"several errors", several_errors},
-          {"deep nesting", deep_nesting}, {"long backwards", long_backwards}, {"noise", noise})
+          {"deep nesting", deep_nesting}, {"deep dims", deep_dims},
+          {"long backwards", long_backwards}, {"noise", noise})

@@ -172,6 +172,7 @@ void bigram_make(Bigram *out, uint32_t ranks, uint32_t batch, uint32_t accumulat
                                .moment1 = MOMENT1,
                                .moment2 = MOMENT2,
                                .grad_shard = GRAD_SHARD};
+    out->bucket.grad_bytes = out->bucket.elements / ranks * (bf16 ? 2 : 4);
     out->program = (FgRtProgram){.abi = FG_RT_ABI,
                                  .model = "bigram",
                                  .plan = "by hand",

@@ -265,7 +265,7 @@ int fg_trainer_main(const FgRtProgram *program, int argc, char **argv)
         fg_options_help(stdout, program, name);
     else if (options.version)
         printf(
-            "%s: %u ranks, batch %u, %s, schedule %s, plan fingerprint %016llx, runtime ABI %u\n",
+            "%s: ranks %u, batch %u, %s, schedule %s, plan fingerprint %016llx, runtime ABI %u\n",
             program->model, program->ranks, program->batch, program->precision, program->plan,
             (unsigned long long)program->fingerprint, program->abi);
     if (options.help || options.version)

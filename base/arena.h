@@ -11,7 +11,7 @@
 typedef struct FgArena FgArena;
 
 FgArena *fg_arena_new(void);
-void fg_arena_free(FgArena *arena); /* NULL is allowed */
+void fg_arena_free(FgArena *arena);  /* NULL is allowed */
 void fg_arena_reset(FgArena *arena); /* forgets every allocation, keeps the blocks */
 
 void *fg_arena_alloc(FgArena *arena, size_t bytes);
@@ -19,7 +19,8 @@ void *fg_arena_alloc(FgArena *arena, size_t bytes);
 void *fg_arena_alloc_array(FgArena *arena, size_t n, size_t size);
 char *fg_arena_strdup(FgArena *arena, const char *s);
 char *fg_arena_strndup(FgArena *arena, const char *s, size_t n);
-char *fg_arena_printf(FgArena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *fg_arena_printf(FgArena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 char *fg_arena_vprintf(FgArena *arena, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 

@@ -1,6 +1,7 @@
 /* Diagnostics: user errors with file:line:col, source line, caret, notes; counted, never exiting.
  *
- * Every message has an id in diags.def; a test walks the table and fails for one that no case expects. */
+ * Every message has an id in diags.def; a test walks the table and fails for one that no case
+ * expects. */
 #ifndef FG_BASE_DIAG_H
 #define FG_BASE_DIAG_H
 
@@ -11,7 +12,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A place in a source. file 0 means "nowhere". Lines and columns count from 1; columns count bytes. */
+/* A place in a source. file 0 means "nowhere". Lines and columns count from 1; columns count bytes.
+ */
 typedef struct FgLoc {
     uint32_t file, line, col;
 } FgLoc;
@@ -28,13 +30,13 @@ typedef enum FgDiagId {
 typedef struct FgDiags FgDiags;
 
 FgDiags *fg_diags_new(FgArena *arena);
-/* Registers a source and returns its id (>= 1). `text` may be NULL when only the name is known (a location
- * read back from a dump). Name and text must outlive the diagnostics. */
+/* Registers a source and returns its id (>= 1). `text` may be NULL when only the name is known (a
+ * location read back from a dump). Name and text must outlive the diagnostics. */
 uint32_t fg_diags_source(FgDiags *diags, const char *name, const char *text, size_t len);
 const char *fg_diags_source_name(const FgDiags *diags, uint32_t file);
 
-/* Reports one message; the severity comes from diags.def (error, warning, note). After 20 errors the rest
- * is counted but not kept. */
+/* Reports one message; the severity comes from diags.def (error, warning, note). After 20 errors
+ * the rest is counted but not kept. */
 void fg_diag(FgDiags *diags, FgLoc loc, FgDiagId id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* A note that belongs to the message before it. */

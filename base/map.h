@@ -1,5 +1,5 @@
-/* Hash map from text to a 32-bit value, in an arena. Iteration is not offered: order would depend on the
- * hash; keep a vector beside it. */
+/* Hash map from text to a 32-bit value, in an arena. Iteration is not offered: order would depend
+ * on the hash; keep a vector beside it. */
 #ifndef FG_BASE_MAP_H
 #define FG_BASE_MAP_H
 

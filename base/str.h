@@ -19,8 +19,8 @@ void fg_buf_puts(FgBuf *buf, const char *s);
 void fg_buf_printf(FgBuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *fg_buf_text(const FgBuf *buf); /* "" while empty */
 
-/* Shortest decimal text that reads back as the same double; always has a '.' or an exponent, so that
- * it cannot be taken for an integer ("1.0", "1e-06", "inf", "-inf", "nan"). Arena-owned. */
+/* Shortest decimal text that reads back as the same double; always has a '.' or an exponent, so
+ * that it cannot be taken for an integer ("1.0", "1e-06", "inf", "-inf", "nan"). Arena-owned. */
 const char *fg_double_text(FgArena *arena, double x);
 /* Quoted, with JSON escapes. Arena-owned. */
 const char *fg_quoted(FgArena *arena, const char *s);
@@ -28,8 +28,9 @@ const char *fg_quoted(FgArena *arena, const char *s);
 const char *fg_bytes_text(FgArena *arena, uint64_t bytes);
 /* Digits grouped by commas: "1,235,814,400". Arena-owned. */
 const char *fg_count_text(FgArena *arena, uint64_t n);
-/* "15360MiB", "14.57GiB", "2GB", "1024", "1 KB": false when it is no size or does not fit. Units: KB MB GB
- * TB are powers of 1000, KiB MiB GiB TiB of 1024; case is ignored, a space before the unit allowed. */
+/* "15360MiB", "14.57GiB", "2GB", "1024", "1 KB": false when it is no size or does not fit. Units:
+ * KB MB GB TB are powers of 1000, KiB MiB GiB TiB of 1024; case is ignored, a space before the unit
+ * allowed. */
 bool fg_parse_bytes(const char *text, uint64_t *out_bytes);
 
 /* Interning: equal texts give equal pointers. */

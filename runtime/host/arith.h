@@ -63,11 +63,9 @@ static inline float fg_exp(float x)
     p = p * r + 1.0f / 6;
     p = p * r + 0.5f;
     p = p * (r * r) + r + 1.0f;
-    int32_t exponent = (int32_t)(fg_bits(shifted) - fg_bits(whole));
-    exponent = exponent < -160 ? -160 : exponent > 130 ? 130 : exponent;
-    int32_t low = exponent / 2, high = exponent - low;
-    return p * fg_from_bits((uint32_t)(low + 127) << 23) *
-           fg_from_bits((uint32_t)(high + 127) << 23);
+    uint32_t biased = fg_bits(shifted) - fg_bits(whole) + 256; /* n + 256, above 0 */
+    uint32_t low = biased >> 1, high = biased - low;           /* each is 128 too large */
+    return p * fg_from_bits((low - 1) << 23) * fg_from_bits((high - 1) << 23);
 }
 
 /* A row's maximum and the sum of e^(x - maximum) over it: log-sum-exp = most + log(sum). */

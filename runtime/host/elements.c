@@ -30,7 +30,7 @@ uint16_t fg_f32_to_f16(float value)
     return (uint16_t)(sign | (fg_bits(shifted) - 0x3f000000u));
 }
 
-uint64_t fg_dtype_bytes(uint64_t dt)
+uint64_t fg_host_dtype_bytes(uint64_t dt)
 {
     switch (dt) {
     case FG_RT_BF16:

@@ -49,7 +49,7 @@ float fg_f16_to_f32(uint16_t half);
 uint16_t fg_f32_to_f16(float value);
 
 /* Bytes of an element; 0 for no dtype. */
-uint64_t fg_dtype_bytes(uint64_t dt);
+uint64_t fg_host_dtype_bytes(uint64_t dt);
 
 /* `n` elements from index `first` of an f32, bf16 or f16 array. `scratch` holds n floats. */
 const float *fg_load(const void *base, uint64_t dt, uint64_t first, uint64_t n, float *scratch);

@@ -27,9 +27,9 @@ typedef struct DtypeRow {
 } DtypeRow;
 
 static const DtypeRow DTYPES[] = {
-#define ROW(name, bits) {#name, bits},
-    FG_ST_DTYPES(ROW)
-#undef ROW
+#define FG_ST_DTYPE(name, bits) {#name, bits},
+#include "runtime/trainer/st_dtypes.def"
+#undef FG_ST_DTYPE
 };
 
 const char *fg_st_dtype_name(FgStDtype dtype)

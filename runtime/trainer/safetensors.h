@@ -10,24 +10,11 @@
 
 #include "runtime/trainer/fail.h"
 
-/* name, bits of an element */
-#define FG_ST_DTYPES(X)                                                                            \
-    X(BOOL, 8)                                                                                     \
-    X(U8, 8)                                                                                       \
-    X(I8, 8)                                                                                       \
-    X(F8_E5M2, 8)                                                                                  \
-    X(F8_E4M3, 8)                                                                                  \
-    X(F8_E8M0, 8)                                                                                  \
-    X(F8_E4M3FNUZ, 8)                                                                              \
-    X(F8_E5M2FNUZ, 8)                                                                              \
-    X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64)       \
-        X(F64, 64) X(I64, 64) X(U64, 64) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6)
-
 typedef enum FgStDtype {
-#define FG_ST_ENUM(name, bits) FG_ST_##name,
-    FG_ST_DTYPES(FG_ST_ENUM)
-#undef FG_ST_ENUM
-        FG_N_ST_DTYPES
+#define FG_ST_DTYPE(name, bits) FG_ST_##name,
+#include "runtime/trainer/st_dtypes.def"
+#undef FG_ST_DTYPE
+    FG_N_ST_DTYPES
 } FgStDtype;
 
 const char *fg_st_dtype_name(FgStDtype dtype);

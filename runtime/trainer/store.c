@@ -152,7 +152,7 @@ void fg_store_set(const FgStore *store, uint32_t param, FgPart part, uint64_t fi
 void fg_store_get_working(const FgStore *store, uint32_t param, void *out)
 {
     uint64_t first = 0, count = store->program->params[param].elements;
-    size_t bytes = fg_dtype_bytes(fg_store_dtype(store, param));
+    size_t bytes = fg_host_dtype_bytes(fg_store_dtype(store, param));
     if (!fg_store_is_used(store, param)) {
         memcpy(out, store->unused[param], (size_t)count * bytes);
         return;

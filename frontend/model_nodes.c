@@ -8,13 +8,16 @@
 #define N(array) (uint32_t)(sizeof(array) / sizeof *(array))
 #define EXPAND_LIMIT 1000000u /* a guard against a mistyped count, far beyond any model */
 
-bool fg_model_expand(ModelCx *cx, FgLoc loc)
+static bool report_expansion(ModelCx *cx, FgLoc loc)
 {
-    if (cx->expanded++ < EXPAND_LIMIT)
-        return true;
     fg_json_report(cx->json, loc, FG_D_OVERFLOW,
                    "the repeats of this model unroll to more than %u nodes", EXPAND_LIMIT);
     return false;
+}
+
+bool fg_model_expand(ModelCx *cx, FgLoc loc)
+{
+    return cx->expanded++ < EXPAND_LIMIT || report_expansion(cx, loc);
 }
 
 /* ---- one node ---- */
@@ -171,7 +174,11 @@ static bool read_repeat(ModelCx *cx, const Scope *scope, const FgJson *json, Rep
                        "this repeat is made %" PRId64 " times; 1 is the least", repeat->count);
         return false;
     }
-    return repeat->nodes != NULL;
+    if (!repeat->nodes)
+        return false;
+    /* Said before anything is unrolled; nested repeats are counted as they unroll. */
+    int64_t body = 1 + (int64_t)repeat->nodes->n_items;
+    return repeat->count <= EXPAND_LIMIT / body || report_expansion(cx, count->loc);
 }
 
 static Scope *iteration_scope(ModelCx *cx, const Scope *outer, const Repeat *repeat, int64_t i)

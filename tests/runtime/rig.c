@@ -124,7 +124,7 @@ static Array reserve(Rig *rig, uint64_t dt, uint64_t n)
     rig->next += (n * size_of(dt) + 63) / 64 * 64;
     if (rig->next > rig->program.state_bytes) {
         printf("the rig has too little memory\n");
-        exit(1); /* a mistake in the test, nothing to count */
+        abort(); /* a mistake in the test, nothing to count */
     }
     rig->kept = realloc(rig->kept, (rig->n_kept + 1) * sizeof *rig->kept);
     rig->kept[rig->n_kept++] = array.v;

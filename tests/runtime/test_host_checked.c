@@ -97,8 +97,16 @@ static void overwrite_body(FgRtCx *cx)
     copy(cx, 2, FG_REDUCE, A, B); /* the reader of B may still run */
 }
 
+static void send_buffer_body(FgRtCx *cx)
+{
+    fg_rt_gather(cx, 0, FG_GATHER, A, B, BYTES);
+    fg_rt_fill(cx, 1, FG_COMPUTE, A, N, FG_RT_F32, 0); /* a peer may still read it */
+}
+
 static void write_without_wait(int *failures)
 {
+    expect(send_buffer_body, "write without waiting for an earlier read",
+           "gather of node 0 (first)", failures);
     expect(unordered_write_body, "write without waiting for an earlier write", "node 0 (first)",
            failures);
     expect(overwrite_body, "write without waiting for an earlier read", "node 1 (second)",

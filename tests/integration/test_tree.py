@@ -78,6 +78,26 @@ def essays(root):
     require(not wrong, "these do not open with a comment: " + ", ".join(wrong))
 
 
+def entries(root, build):
+    """Every test file is part of a test entry."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True).stdout
+    names = set(re.findall(r"Test +#\d+: (\S+)", listed))
+    wrong = []
+    for where, _, files in os.walk(os.path.join(root, "tests")):
+        parts = os.path.relpath(where, os.path.join(root, "tests")).split(os.sep)
+        for file in files:
+            stem, ending = os.path.splitext(file)
+            if parts[0] == "lit" and ending in (".fg", ".test") and "Inputs" not in parts:
+                name = f"lit.{parts[1]}" if len(parts) > 1 else "a folder of tests/lit"
+            elif ending in (".c", ".py") and stem.startswith("test_"):
+                name = f"{parts[0]}.{stem}"
+            else:
+                continue
+            if name not in names:
+                wrong.append(f"{os.path.join(*parts, file)} is no part of a test entry")
+    require(not wrong, "\n  ".join(wrong) + f"\n  entries: {sorted(names)}")
+
+
 def leftovers(root):
     wrong = []
     for path in sources(root, ".c", ".h", ".def", ".py", ".fg", ".test", ".sh", ".txt"):
@@ -96,6 +116,7 @@ def main():
     cases.run("tree: every header compiles alone", headers, tools.source)
     cases.run("tree: no file outgrows its limit", sizes, tools.source)
     cases.run("tree: every file says what it is", essays, tools.source)
+    cases.run("tree: every test file is run", entries, tools.source, tools.build)
     cases.run("tree: no leftovers and no machine's paths", leftovers, tools.source)
     tools.close()
     cases.end()

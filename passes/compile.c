@@ -197,6 +197,8 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         return false;
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
+    out->zero3_step_us = c.fixed[0].sim.step_us;
+    out->zero3_peak_bytes = c.fixed[0].ledger.peak_bytes;
     out->plans_tried = c.search.evaluated;
     count_plan(out, chosen.plan, c.fixed[0].plan);
     bool ok = !out->fits || finish(&c, &chosen);

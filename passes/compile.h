@@ -46,6 +46,8 @@ typedef struct FgCompiled {
     uint64_t smallest_memory_bytes; /* reserved + floor, rounded up to 1 MiB: to give as --memory */
     FgLedger ledger;
     FgSim sim;
+    double zero3_step_us; /* simulated, of the zero3 plan, whether or not it fits */
+    uint64_t zero3_peak_bytes;
     uint32_t plans_tried, kept,
         regathered; /* buckets kept gathered from forward to backward; gathered more often than
                        twice or in more intervals than zero3's for the same uses */
@@ -65,8 +67,10 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 /* Seconds of one node alone on its engine. */
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
-/* By node id: microseconds that the compute stream stands still for that node, in one run of its function. */
-void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine, double *out_us);
+/* By node id: microseconds that the compute stream stands still for that node, in one run of its
+ * function. */
+void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
+                        double *out_us);
 
 /* The proof (passes/check.c): shares no code with the passes that made the schedule. Reports every
  * violation it finds (at most 20) as FG_D_NOT_PROVED and returns false. `budget` bounds state_bytes

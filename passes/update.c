@@ -41,6 +41,14 @@ static FgBuilder builder(Cx *cx, const char *name, FgPhase phase)
     return (FgBuilder){cx->m, &cx->order, FG_NOWHERE, name, phase, -1, FG_NO_ID};
 }
 
+/* What works on a bucket stands, for messages, where its first parameter was written. */
+static FgBuilder bucket_builder(Cx *cx, uint32_t bucket, FgPhase phase)
+{
+    const FgBucket *b = &cx->m->buckets.data[bucket];
+    FgLoc loc = cx->m->params.data[b->params[0]].loc;
+    return (FgBuilder){cx->m, &cx->order, loc, b->name, phase, -1, FG_NO_ID};
+}
+
 /* Nodes without operands that give the same every step run once; their results become states. */
 static void hoist_constants(Cx *cx, const FgIdVec *old)
 {
@@ -68,7 +76,7 @@ static void cast_masters(Cx *cx)
         const FgBucket *b = &m->buckets.data[i];
         if (b->master == FG_NO_ID)
             continue;
-        FgBuilder build = builder(cx, b->name, FG_PHASE_START);
+        FgBuilder build = bucket_builder(cx, i, FG_PHASE_START);
         FgNode *node = fg_node_new(&build, FG_OP_cast, &b->master, 1);
         node->bucket = i;
         fg_node_set_word(m, node, "to", fg_dtype_name(b->dtype));
@@ -80,7 +88,7 @@ static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
 {
     FgModule *m = cx->m;
     const FgBucket *b = &m->buckets.data[bucket];
-    FgBuilder build = builder(cx, b->name, FG_PHASE_UPDATE);
+    FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
     uint32_t operands[] = {b->grad_shard, cx->scalars};
     uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard};
     FgNode *node = fg_node_new(&build, FG_OP_adamw, operands, 2);
@@ -108,7 +116,7 @@ static void emit_norm_and_update(Cx *cx, uint32_t bucket)
 {
     FgModule *m = cx->m;
     const FgBucket *b = &m->buckets.data[bucket];
-    FgBuilder build = builder(cx, b->name, FG_PHASE_UPDATE);
+    FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
     FgNode *node = fg_node_new(&build, FG_OP_norm_add, &b->grad_shard, 1);
     node->bucket = bucket;
     fg_node_set_int(m, node, "accumulate", cx->norm_begun);

@@ -112,6 +112,9 @@ static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
             time_text(arena, c->sim.step_us), time_text(arena, c->sim.bound_us),
             c->sim.bound_engine, time_text(arena, c->sim.exposed_gather_us),
             time_text(arena, c->sim.exposed_reduce_us));
+    fprintf(out, "          ZeRO-3 (gather at use): step %s, peak %s%s\n",
+            time_text(arena, c->zero3_step_us), fg_bytes_text(arena, c->zero3_peak_bytes),
+            c->zero3_peak_bytes <= c->budget_bytes ? "" : ", which does not fit");
 }
 
 static const char *plural(uint64_t n)

@@ -43,8 +43,8 @@ static const FgRtInput inputs[] = {
 
 /* name, op, file, line, column */
 static const FgRtNode nodes[] = {
-    {"embed", "adamw", "", 0, 0},
-    {"norm", "adamw", "", 0, 0},
+    {"embed", "adamw", "tiny.json", 10, 9},
+    {"norm", "adamw", "tiny.json", 11, 9},
     {"embed", "gather", "tiny.json", 14, 9},
     {"x", "embedding", "tiny.json", 14, 9},
     {"embed", "release", "tiny.json", 14, 9},
@@ -66,15 +66,15 @@ static const FgRtNode nodes[] = {
     {"norm", "grad_buffer", "tiny.json", 15, 9},
     {"y", "rmsnorm_dw", "tiny.json", 15, 9},
     {"norm", "reduce_scatter", "tiny.json", 15, 9},
-    {"norm", "norm_add", "", 0, 0},
+    {"norm", "norm_add", "tiny.json", 11, 9},
     {"x", "embedding_dw", "tiny.json", 14, 9},
     {"embed", "reduce_scatter", "tiny.json", 14, 9},
-    {"embed", "norm_add", "", 0, 0},
+    {"embed", "norm_add", "tiny.json", 10, 9},
     {"gradient norm", "all_reduce", "", 0, 0},
     {"gradient norm", "clip_factor", "", 0, 0},
     {"loss", "all_reduce", "", 0, 0},
-    {"embed", "adamw", "", 0, 0},
-    {"norm", "adamw", "", 0, 0},
+    {"embed", "adamw", "tiny.json", 10, 9},
+    {"norm", "adamw", "tiny.json", 11, 9},
 };
 
 /* bytes on a rank at the peak */
@@ -101,9 +101,9 @@ static void body_prologue(FgRtCx *cx)
 
 static void step_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 0, FG_REDUCE, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed */
+    fg_rt_adamw(cx, 0, FG_REDUCE, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_record(cx, FG_REDUCE, 0);
-    fg_rt_adamw(cx, 1, FG_REDUCE, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm */
+    fg_rt_adamw(cx, 1, FG_REDUCE, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
     fg_rt_record(cx, FG_REDUCE, 1);
     fg_rt_wait(cx, FG_GATHER, 0);
     fg_rt_gather(cx, 2, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:14:9 */
@@ -152,12 +152,12 @@ static void step_backward(FgRtCx *cx)
     fg_rt_record(cx, FG_COMPUTE, 9);
     fg_rt_wait(cx, FG_REDUCE, 9);
     fg_rt_reduce_scatter(cx, 22, FG_REDUCE, 68864, 69376, 128, FG_RT_F32, FG_RT_F32, 0); /* norm, tiny.json:15:9 */
-    fg_rt_norm_add(cx, 23, FG_REDUCE, 69376, 2560, 1, 64, FG_RT_F32, 0); /* norm */
+    fg_rt_norm_add(cx, 23, FG_REDUCE, 69376, 2560, 1, 64, FG_RT_F32, 0); /* norm, tiny.json:11:9 */
     fg_rt_embedding_dw(cx, 24, FG_COMPUTE, 0, 69632, 68352, 8, 8, 16, FG_RT_NONE, FG_RT_F32, FG_RT_F32, 1, 2816, 65536); /* x, tiny.json:14:9 */
     fg_rt_record(cx, FG_COMPUTE, 10);
     fg_rt_wait(cx, FG_REDUCE, 10);
     fg_rt_reduce_scatter(cx, 25, FG_REDUCE, 68352, 68864, 128, FG_RT_F32, FG_RT_F32, 0); /* embed, tiny.json:14:9 */
-    fg_rt_norm_add(cx, 26, FG_REDUCE, 68864, 2560, 0, 64, FG_RT_F32, 1); /* embed */
+    fg_rt_norm_add(cx, 26, FG_REDUCE, 68864, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_all_reduce(cx, 27, FG_REDUCE, 2560, 24, FG_RT_I64); /* gradient norm */
     fg_rt_clip_factor(cx, 28, FG_REDUCE, 2560, 2048, 1.0); /* gradient norm */
     fg_rt_all_reduce(cx, 29, FG_REDUCE, 2304, 1, FG_RT_F64); /* loss */
@@ -173,8 +173,8 @@ static void body_step(FgRtCx *cx)
 
 static void flush_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 30, FG_REDUCE, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed */
-    fg_rt_adamw(cx, 31, FG_REDUCE, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm */
+    fg_rt_adamw(cx, 30, FG_REDUCE, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 31, FG_REDUCE, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
 }
 
 static void body_flush(FgRtCx *cx)

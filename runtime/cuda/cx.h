@@ -38,6 +38,9 @@ struct FgRtCx {
     FgCudaAttention *attention;
     int *device_error; /* device word: kernels store node + 1 of the first bad token or label; read between steps */
     const void *segments; /* device tables of parameters by bucket, for norm and update; segments.cu */
+    int builtin_attention; /* --attention builtin: never the library's */
+    int deterministic;     /* only calls that repeat bit by bit */
+    int rehearsing;        /* start-up, before the prologue: calls that build plans do so, and run once on an arena of garbage */
     int sm;            /* compute capability: 90 */
     int n_sm;
     FgCudaFail fail;

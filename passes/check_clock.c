@@ -28,15 +28,15 @@ typedef struct Fact {
 typedef struct Order {
     FgCheck *check;
     const FgCheckSpace *space;
-    const FgFunc *func;
+    const FgTraceFunc *func;
     Clock *clocks; /* by position */
     FgCheckCells cells;
     uint32_t waits, reuses;
 } Order;
 
-static const FgNode *node_at(const Order *order, uint32_t position)
+static const FgTraceNode *node_at(const Order *order, uint32_t position)
 {
-    return &order->check->module->nodes.data[order->func->order.data[position]];
+    return &order->check->trace->nodes.data[order->func->order.data[position]];
 }
 
 static void join(Clock *into, const Clock *from)
@@ -47,16 +47,16 @@ static void join(Clock *into, const Clock *from)
 }
 
 /* True when the wait counts; reports it otherwise. */
-static bool wait_ok(Order *order, const FgNode *node, uint32_t position, uint32_t wait)
+static bool wait_ok(Order *order, const FgTraceNode *node, uint32_t position, uint32_t wait)
 {
     FgCheck *check = order->check;
-    if (wait >= check->module->nodes.len || check->position[wait] == FG_CHECK_NONE ||
+    if (wait >= check->trace->nodes.len || check->position[wait] == FG_CHECK_NONE ||
         check->func[wait] != check->func[node->id]) {
         fg_check_fail(check, node, 8, "it waits for #%u, which is no node of @%s", wait,
                       order->func->name);
         return false;
     }
-    const FgNode *source = &check->module->nodes.data[wait];
+    const FgTraceNode *source = &check->trace->nodes.data[wait];
     const char *text = fg_check_node_text(check, source);
     if (check->position[wait] >= position) {
         fg_check_fail(check, node, 9,
@@ -68,7 +68,7 @@ static bool wait_ok(Order *order, const FgNode *node, uint32_t position, uint32_
     if (source->stream == node->stream)
         fg_check_fail(check, node, 10, "it waits for %s on its own stream: the wait says nothing",
                       text);
-    if (!fg_op_info(source->op)->call || !fg_op_info(node->op)->call) {
+    if (!source->entry || !node->entry) {
         fg_check_fail(check, node, 11, "a wait between it and %s is never emitted: one has no call",
                       text);
         return false;
@@ -77,9 +77,9 @@ static bool wait_ok(Order *order, const FgNode *node, uint32_t position, uint32_
 }
 
 /* A release does no work, but it is where a life ends: who takes the memory must come after it. */
-static bool orders(const FgNode *node)
+static bool orders(const FgTraceNode *node)
 {
-    return fg_check_works(node) || node->op == FG_OP_release;
+    return fg_check_works(node) || node->kind == FG_TRACE_RELEASE;
 }
 
 static void make_clocks(Order *order)
@@ -87,7 +87,7 @@ static void make_clocks(Order *order)
     Clock streams[FG_N_STREAMS]; /* what the next node of a stream knows */
     memset(streams, 0, sizeof streams);
     for (uint32_t i = 0; i < order->func->order.len; i++) {
-        const FgNode *node = node_at(order, i);
+        const FgTraceNode *node = node_at(order, i);
         Clock *clock = &order->clocks[i];
         *clock = streams[node->stream];
         for (uint32_t k = 0; k < node->n_waits; k++) {
@@ -110,33 +110,32 @@ static bool before(const Order *order, uint32_t earlier, uint32_t later)
     return order->clocks[later].seen[node_at(order, earlier)->stream] > earlier;
 }
 
-static void unordered(Order *order, uint32_t at, uint32_t earlier, const FgCheckAccess *access,
+static void unordered(Order *order, uint32_t at, uint32_t earlier, const FgTraceAccess *access,
                       bool earlier_writes)
 {
     FgCheck *check = order->check;
-    const FgNode *node = node_at(order, at), *other = node_at(order, earlier);
-    const char *value = fg_check_value_text(check, access->value);
+    const FgTraceNode *node = node_at(order, at), *other = node_at(order, earlier);
+    const char *value = fg_check_value_text(check, access->buffer);
     const char *text = fg_check_node_text(check, other);
     if (access->write)
         fg_check_fail(check, node, 12,
-                      "it writes %s while %s may still %s the same bytes; it needs wait(#%u)",
-                      value, text, earlier_writes ? "write" : "read", other->id);
-    else if (other->op == FG_OP_gather)
-        fg_check_fail(
-            check, node, 13,
-            "it reads %s before its gather %s is known to be complete; it needs wait(#%u)", value,
-            text, other->id);
+                      "it writes %s while %s may still %s the same bytes; it needs %s", value, text,
+                      earlier_writes ? "write" : "read", fg_check_wait_text(check, other));
+    else if (other->kind == FG_TRACE_GATHER)
+        fg_check_fail(check, node, 13,
+                      "it reads %s before its gather %s is known to be complete; it needs %s",
+                      value, text, fg_check_wait_text(check, other));
     else
         fg_check_fail(check, node, 14,
-                      "it reads %s while %s may still write the same bytes; it needs wait(#%u)",
-                      value, text, other->id);
+                      "it reads %s while %s may still write the same bytes; it needs %s", value,
+                      text, fg_check_wait_text(check, other));
 }
 
 /* Demands that the accesses so far to one run come before this one. True when it overwrites what
  * another value left. */
-static bool check_run(Order *order, const Fact *fact, uint32_t at, const FgCheckAccess *access)
+static bool check_run(Order *order, const Fact *fact, uint32_t at, const FgTraceAccess *access)
 {
-    uint32_t root = order->check->root[access->value];
+    uint32_t root = order->check->root[access->buffer];
     if (fact->writer && fact->writer - 1 != at && !before(order, fact->writer - 1, at))
         unordered(order, at, fact->writer - 1, access, true);
     if (!access->write)
@@ -149,12 +148,12 @@ static bool check_run(Order *order, const Fact *fact, uint32_t at, const FgCheck
     return fact->owner && fact->owner - 1 != root;
 }
 
-static void check_access(Order *order, uint32_t at, const FgCheckAccess *access)
+static void check_access(Order *order, uint32_t at, const FgTraceAccess *access)
 {
-    FgCheckSpan span = order->space->spans[access->value];
+    FgCheckSpan span = order->space->spans[access->buffer];
     if (span.lo >= span.hi)
         return;
-    uint32_t stream = node_at(order, at)->stream, root = order->check->root[access->value];
+    uint32_t stream = node_at(order, at)->stream, root = order->check->root[access->buffer];
     bool reuse = false;
     fg_check_cells_split(&order->cells, span);
     for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&order->cells, i)) {
@@ -172,34 +171,28 @@ static void check_access(Order *order, uint32_t at, const FgCheckAccess *access)
 
 /* Of the accesses of one node: its own operands must survive its writes, unless it works in place.
  */
-static bool may_share(const FgNode *node, const FgCheckAccess *read, const FgCheckAccess *write,
+static bool may_share(const FgTraceAccess *read, const FgTraceAccess *write,
                       const FgCheckSpan *spans)
 {
-    if (read->value == write->value)
-        return node->op == FG_OP_all_reduce || read == write;
-    bool same = spans[read->value].lo == spans[write->value].lo &&
-                spans[read->value].hi == spans[write->value].hi;
-    uint32_t flags = fg_op_info(node->op)->flags;
-    bool taken = read->value == node->operands[0] ||
-                 ((flags & FG_OPF_COMMUTATIVE) && read->value == node->operands[1]);
-    return same && !write->scratch && node->n_results && write->value == node->results[0] &&
-           taken && ((flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce);
+    bool same = spans[read->buffer].lo == spans[write->buffer].lo &&
+                spans[read->buffer].hi == spans[write->buffer].hi;
+    return same && !write->scratch && read->inplace == write->buffer;
 }
 
-static void check_own(Order *order, const FgNode *node, const FgCheckAccessVec *accesses)
+static void check_own(Order *order, const FgTraceNode *node, const FgTraceAccessVec *accesses)
 {
     const FgCheckSpan *spans = order->space->spans;
     for (uint32_t i = 0; i < accesses->len; i++) {
         for (uint32_t k = 0; k < i; k++) {
-            const FgCheckAccess *a = &accesses->data[k], *b = &accesses->data[i];
-            bool overlap =
-                spans[a->value].lo < spans[b->value].hi && spans[b->value].lo < spans[a->value].hi;
-            if (!overlap || (!a->write && !b->write) || (!a->write && may_share(node, a, b, spans)))
+            const FgTraceAccess *a = &accesses->data[k], *b = &accesses->data[i];
+            bool overlap = spans[a->buffer].lo < spans[b->buffer].hi &&
+                           spans[b->buffer].lo < spans[a->buffer].hi;
+            if (!overlap || (!a->write && !b->write) || (!a->write && may_share(a, b, spans)))
                 continue;
             fg_check_fail(order->check, node, 15, "its %s %s and %s share bytes%s",
                           a->write ? "results" : "operand",
-                          fg_check_value_text(order->check, a->value),
-                          fg_check_value_text(order->check, b->value),
+                          fg_check_value_text(order->check, a->buffer),
+                          fg_check_value_text(order->check, b->buffer),
                           a->write ? "" : ", and it does not work in place so");
         }
     }
@@ -209,23 +202,22 @@ static void check_own(Order *order, const FgNode *node, const FgCheckAccessVec *
  * every rank. */
 static void check_communicators(FgCheck *check)
 {
-    const FgModule *module = check->module;
-    const FgNode *users[2] = {NULL, NULL};
-    for (uint32_t f = 0; f < module->funcs.len; f++) {
-        for (uint32_t i = 0; i < module->funcs.data[f].order.len; i++) {
-            const FgNode *node = &module->nodes.data[module->funcs.data[f].order.data[i]];
-            if (!(fg_op_info(node->op)->flags & FG_OPF_COLLECTIVE))
+    const FgTrace *trace = check->trace;
+    const FgTraceNode *users[2] = {NULL, NULL};
+    for (uint32_t f = 0; f < trace->funcs.len; f++) {
+        for (uint32_t i = 0; i < trace->funcs.data[f].order.len; i++) {
+            const FgTraceNode *node = &trace->nodes.data[trace->funcs.data[f].order.data[i]];
+            if (!node->comm)
                 continue;
-            const FgNode **user = &users[node->op != FG_OP_gather];
+            const FgTraceNode **user = &users[node->comm != 1];
             if (!*user)
                 *user = node;
             if ((*user)->stream != node->stream)
                 fg_check_fail(check, node, 16,
                               "it uses the %s communicator on stream %s, but %s does on stream %s: "
                               "ranks could meet them in different orders and hang",
-                              node->op == FG_OP_gather ? "gather" : "reduce",
-                              fg_stream_name(node->stream), fg_check_node_text(check, *user),
-                              fg_stream_name((*user)->stream));
+                              node->comm == 1 ? "gather" : "reduce", fg_stream_name(node->stream),
+                              fg_check_node_text(check, *user), fg_stream_name((*user)->stream));
         }
     }
 }
@@ -234,21 +226,21 @@ void fg_check_order(FgCheck *check, const FgCheckSpace *space, uint32_t *out_wai
                     uint32_t *out_reuses)
 {
     Order order = {.check = check, .space = space};
-    FgCheckAccessVec accesses = {0};
+    FgTraceAccessVec accesses = {0};
     fg_check_cells_init(&order.cells, check->arena, space->n, sizeof(Fact));
     check_communicators(check);
-    for (uint32_t f = 0; f < check->module->funcs.len; f++) {
-        order.func = &check->module->funcs.data[f];
+    for (uint32_t f = 0; f < check->trace->funcs.len; f++) {
+        order.func = &check->trace->funcs.data[f];
         order.clocks = FG_NEW_ARRAY(check->arena, Clock, order.func->order.len);
         make_clocks(&order);
         fg_check_cells_reset(&order.cells);
         for (uint32_t i = 0; i < order.func->order.len; i++) {
-            const FgNode *node = node_at(&order, i);
+            const FgTraceNode *node = node_at(&order, i);
             fg_check_accesses(check, node, &accesses);
             check_own(&order, node, &accesses);
-            if (node->op == FG_OP_release)
+            if (node->kind == FG_TRACE_RELEASE)
                 fg_vec_push(check->arena, &accesses,
-                            ((FgCheckAccess){node->operands[0], true, false, false}));
+                            ((FgTraceAccess){node->operands[0], true, false, false, FG_NO_ID}));
             for (uint32_t k = 0; k < accesses.len; k++)
                 check_access(&order, i, &accesses.data[k]);
         }

@@ -15,34 +15,33 @@
 
 enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE };
 
-static const FgValue *value_at(const FgCheckWalk *walk, uint32_t id)
+static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
 {
-    return &walk->module->values.data[id];
+    return &walk->trace->buffers.data[id];
 }
 
-FgOp fg_check_maker(const FgCheckWalk *walk, uint32_t value)
+FgTraceKind fg_check_maker(const FgCheckWalk *walk, uint32_t value)
 {
-    const FgValue *it = value_at(walk, value);
-    return it->kind == FG_VALUE_RESULT && it->def < walk->module->nodes.len
-               ? walk->module->nodes.data[it->def].op
-               : FG_N_OPS;
+    const FgTraceBuffer *it = value_at(walk, value);
+    return !it->state && it->def < walk->trace->nodes.len ? walk->trace->nodes.data[it->def].kind
+                                                          : FG_TRACE_WORK;
 }
 
 /* ---- reads ---- */
 
 /* The bytes hold something else than what the read names. */
-static void wrong_content(FgCheckWalk *walk, const FgNode *node, uint32_t value,
+static void wrong_content(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value,
                           const FgCheckFact *fact)
 {
     FgCheck *check = walk->check;
     uint32_t root = check->root[value], held = fact->content - 1;
     const char *text = fg_check_value_text(check, value);
     uint32_t def = value_at(walk, check->content[value])->def;
-    if (value_at(walk, check->content[value])->kind == FG_VALUE_RESULT &&
-        def < walk->module->nodes.len && check->func[def] == check->func[node->id] &&
-        check->position[def] != FG_CHECK_NONE && check->position[def] > check->position[node->id])
+    if (!value_at(walk, check->content[value])->state && def < walk->trace->nodes.len &&
+        check->func[def] == check->func[node->id] && check->position[def] != FG_CHECK_NONE &&
+        check->position[def] > check->position[node->id])
         fg_check_fail(check, node, R_EARLY, "it reads %s before %s makes it; issue that earlier",
-                      text, fg_check_node_text(check, &walk->module->nodes.data[def]));
+                      text, fg_check_node_text(check, &walk->trace->nodes.data[def]));
     else if (!fact->content)
         fg_check_fail(check, node, R_UNWRITTEN, "it reads %s, whose bytes nothing has written",
                       text);
@@ -53,7 +52,7 @@ static void wrong_content(FgCheckWalk *walk, const FgNode *node, uint32_t value,
                       text,
                       fact->writer == FG_CHECK_NONE
                           ? "the host"
-                          : fg_check_node_text(check, &walk->module->nodes.data[fact->writer]),
+                          : fg_check_node_text(check, &walk->trace->nodes.data[fact->writer]),
                       fg_check_value_text(check, held),
                       check->root[held] == root ? "in place into" : "into");
 }
@@ -69,33 +68,33 @@ static bool names(const FgCheckWalk *walk, uint32_t value, const FgCheckFact *fa
         return true;
     /* A gradient buffer read whole: its slices were written under their own names. */
     return value == check->root[value] && check->root[held] == value &&
-           fg_check_maker(walk, value) == FG_OP_grad_buffer;
+           fg_check_maker(walk, value) == FG_TRACE_GRAD_BUFFER;
 }
 
-static bool check_fact(FgCheckWalk *walk, const FgNode *node, uint32_t value,
+static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value,
                        const FgCheckFact *fact)
 {
     FgCheck *check = walk->check;
     uint32_t root = check->root[value], errors = check->errors;
-    FgOp maker = fg_check_maker(walk, root);
+    FgTraceKind maker = fg_check_maker(walk, root);
     if (!names(walk, value, fact)) {
         wrong_content(walk, node, value, fact);
         return false;
     }
     if (fact->released) {
-        const FgNode *release = &walk->module->nodes.data[fact->released - 1];
+        const FgTraceNode *release = &walk->trace->nodes.data[fact->released - 1];
         fg_check_fail(check, node, R_RELEASED,
                       "it reads %s after its release %s; release it later or gather it again",
                       fg_check_value_text(check, value), fg_check_node_text(check, release));
-    } else if (maker == FG_OP_gather) {
-        uint32_t bucket = walk->module->nodes.data[fact->writer].bucket;
-        if (bucket < walk->module->buckets.len && fact->version != walk->buckets[bucket].version)
+    } else if (maker == FG_TRACE_GATHER) {
+        uint32_t bucket = walk->trace->nodes.data[fact->writer].bucket;
+        if (bucket < walk->trace->buckets.len && fact->version != walk->buckets[bucket].version)
             fg_check_fail(check, node, R_STALE,
                           "it reads stale weights: %s was gathered before the update of bucket %s; "
                           "gather it after that",
                           fg_check_value_text(check, value),
-                          walk->module->buckets.data[bucket].name);
-    } else if (value_at(walk, root)->kind == FG_VALUE_RESULT && fact->run != walk->run) {
+                          walk->trace->buckets.data[bucket].name);
+    } else if (!value_at(walk, root)->state && fact->run != walk->run) {
         fg_check_fail(
             check, node, R_RUN,
             "it reads %s as an earlier run of a function left it, before it is made again",
@@ -104,7 +103,7 @@ static bool check_fact(FgCheckWalk *walk, const FgNode *node, uint32_t value,
     return check->errors == errors;
 }
 
-static void read_value(FgCheckWalk *walk, const FgNode *node, uint32_t value)
+static void read_value(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
 {
     FgCheckSpan span = walk->space->spans[value];
     if (span.lo >= span.hi)
@@ -131,10 +130,10 @@ static void write_value(FgCheckWalk *walk, uint32_t writer, uint32_t value, uint
 static bool is_slice(const FgCheckWalk *walk, uint32_t value)
 {
     uint32_t root = walk->check->root[value];
-    return root != value && fg_check_maker(walk, root) == FG_OP_grad_buffer;
+    return root != value && fg_check_maker(walk, root) == FG_TRACE_GRAD_BUFFER;
 }
 
-static void run_node(FgCheckWalk *walk, const FgNode *node, FgCheckAccessVec *accesses)
+static void run_node(FgCheckWalk *walk, const FgTraceNode *node, FgTraceAccessVec *accesses)
 {
     if (fg_check_skipped(walk, node)) {
         fg_check_step_node(walk, node);
@@ -142,60 +141,60 @@ static void run_node(FgCheckWalk *walk, const FgNode *node, FgCheckAccessVec *ac
     }
     fg_check_accesses(walk->check, node, accesses);
     for (uint32_t i = 0; i < accesses->len; i++) {
-        const FgCheckAccess *access = &accesses->data[i];
-        if (access->write && is_slice(walk, access->value))
-            fg_check_slice(walk, node, access->value);
+        const FgTraceAccess *access = &accesses->data[i];
+        if (access->write && is_slice(walk, access->buffer))
+            fg_check_slice(walk, node, access->buffer);
         else if (access->read)
-            read_value(walk, node, access->value);
+            read_value(walk, node, access->buffer);
     }
     fg_check_step_node(walk, node);
     uint32_t version =
-        node->bucket < walk->module->buckets.len ? walk->buckets[node->bucket].version : 0;
+        node->bucket < walk->trace->buckets.len ? walk->buckets[node->bucket].version : 0;
     for (uint32_t i = 0; i < accesses->len; i++)
         if (accesses->data[i].write)
-            write_value(walk, node->id, accesses->data[i].value, version);
+            write_value(walk, node->id, accesses->data[i].buffer, version);
 }
 
 /* ---- the run of a program ---- */
 
 /* What the host puts in place: weights and moments before init, the batch before each body. */
-static bool host_writes(const FgCheckWalk *walk, const FgValue *value, bool start)
+static bool host_writes(const FgCheckWalk *walk, const FgTraceBuffer *value, bool start)
 {
-    if (value->kind != FG_VALUE_STATE || value->root != value->id)
+    if (!value->state || value->root != value->id)
         return false;
     if (value->role == FG_ROLE_INPUT)
         return true;
     if (value->role == FG_ROLE_SHARD) /* with a master, init casts it from that */
-        return start && value->index < walk->module->buckets.len &&
-               walk->module->buckets.data[value->index].master == FG_NO_ID;
+        return start && value->index < walk->trace->buckets.len &&
+               walk->trace->buckets.data[value->index].master == FG_NO_ID;
     return start && (value->role == FG_ROLE_MASTER || value->role == FG_ROLE_MOMENT1 ||
                      value->role == FG_ROLE_MOMENT2 || value->role == FG_ROLE_SCALARS);
 }
 
 static void host(FgCheckWalk *walk, bool start)
 {
-    for (uint32_t i = 0; i < walk->module->values.len; i++)
+    for (uint32_t i = 0; i < walk->trace->buffers.len; i++)
         if (host_writes(walk, value_at(walk, i), start))
             write_value(walk, FG_CHECK_NONE, i, 0);
 }
 
-static const FgFunc *func_named(const FgModule *module, const char *name)
+static const FgTraceFunc *func_named(const FgTrace *trace, const char *name)
 {
-    for (uint32_t i = 0; i < module->funcs.len; i++)
-        if (!strcmp(module->funcs.data[i].name, name))
-            return &module->funcs.data[i];
+    for (uint32_t i = 0; i < trace->funcs.len; i++)
+        if (!strcmp(trace->funcs.data[i].name, name))
+            return &trace->funcs.data[i];
     return NULL;
 }
 
 static void run_func(FgCheckWalk *walk, const char *name)
 {
-    const FgFunc *func = func_named(walk->module, name);
-    FgCheckAccessVec accesses = {0};
+    const FgTraceFunc *func = func_named(walk->trace, name);
+    FgTraceAccessVec accesses = {0};
     if (!func)
         return;
     walk->run++;
     for (uint32_t i = 0; i < func->order.len; i++)
-        run_node(walk, &walk->module->nodes.data[func->order.data[i]], &accesses);
+        run_node(walk, &walk->trace->nodes.data[func->order.data[i]], &accesses);
     fg_check_function_end(walk, func);
 }
 
@@ -221,34 +220,34 @@ static void run_period(FgCheckWalk *walk)
 
 static void run_flush(FgCheckWalk *walk)
 {
-    if (!func_named(walk->module, "flush"))
+    if (!func_named(walk->trace, "flush"))
         return;
     fg_check_step_begin(walk);
     run_func(walk, "flush");
     fg_check_step_end(walk, true);
 }
 
-static uint32_t micro_steps(const FgModule *module)
+static uint32_t micro_steps(const FgTrace *trace)
 {
-    int64_t steps = module->numerics.accumulate;
+    int64_t steps = trace->accumulate;
     return steps > 4 ? 4 : steps < 1 ? 1 : (uint32_t)steps;
 }
 
 void fg_check_contents(FgCheck *check, const FgCheckSpace *space)
 {
-    const FgModule *module = check->module;
-    uint32_t n = module->values.len;
+    const FgTrace *trace = check->trace;
+    uint32_t n = trace->buffers.len;
     FgCheckWalk walk = {.check = check,
-                        .module = module,
+                        .trace = trace,
                         .space = space,
-                        .buckets = FG_NEW_ARRAY(check->arena, FgCheckBucket, module->buckets.len),
+                        .buckets = FG_NEW_ARRAY(check->arena, FgCheckBucket, trace->buckets.len),
                         .gathered = FG_NEW_ARRAY(check->arena, bool, n),
                         .carried = FG_NEW_ARRAY(check->arena, bool, n),
                         .released = FG_NEW_ARRAY(check->arena, bool, n),
                         .open = FG_NEW_ARRAY(check->arena, bool, n),
-                        .micro_steps = micro_steps(module)};
+                        .micro_steps = micro_steps(trace)};
     fg_check_cells_init(&walk.cells, check->arena, space->n, sizeof(FgCheckFact));
-    for (uint32_t i = 0; i < module->buckets.len; i++)
+    for (uint32_t i = 0; i < trace->buckets.len; i++)
         walk.buckets[i].gradient = FG_NO_ID;
     host(&walk, true);
     run_func(&walk, "init");

@@ -3,14 +3,14 @@
 #ifndef FG_PASSES_CHECK_INTERNAL_H
 #define FG_PASSES_CHECK_INTERNAL_H
 
-#include "ir/op_table.h"
+#include "passes/trace.h"
 
 #define FG_CHECK_NONE UINT32_MAX
 
 /* ---- reports ---- */
 typedef struct FgCheck {
     FgArena *arena; /* scratch */
-    const FgModule *module;
+    const FgTrace *trace;
     uint32_t errors; /* reported so far; the walk ends after 20 */
     uint64_t
         *reported; /* node -> bits of rules already reported: periods repeat, messages do not */
@@ -19,34 +19,30 @@ typedef struct FgCheck {
     uint32_t *root;     /* value -> value that owns its memory */
     uint32_t *content;  /* value -> value whose contents it names: views looked through */
     bool *updates;      /* node -> reads what its results held */
-    FgIdVec workspaces; /* scratch states */
     FgStrVec said;      /* messages without a node */
 } FgCheck;
 
 /* Reports a violation of `rule` (0..63) at a node, once. */
-void fg_check_fail(FgCheck *check, const FgNode *node, uint32_t rule, const char *format, ...)
+void fg_check_fail(FgCheck *check, const FgTraceNode *node, uint32_t rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same without a node. */
 void fg_check_fail_module(FgCheck *check, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *fg_check_node_text(const FgCheck *check,
-                               const FgNode *node); /* "#12 linear (layers.0.q)" */
+                               const FgTraceNode *node); /* "#12 linear (layers.0.q)" */
 const char *fg_check_value_text(const FgCheck *check, uint32_t value); /* "%q.31" */
 
-/* ---- accesses ---- */
-typedef struct FgCheckAccess {
-    uint32_t value;
-    bool read, write;
-    bool scratch; /* what is written is never read */
-} FgCheckAccess;
+const char *fg_check_wait_text(const FgCheck *check,
+                               const FgTraceNode *node); /* "wait(#12)": what would order it */
 
-typedef FG_VEC(FgCheckAccess) FgCheckAccessVec;
+/* ---- accesses ---- */
+typedef FG_VEC(FgTraceAccess) FgTraceAccessVec;
 
 /* Does the node become a call that touches memory? Views, holds and releases do not. */
-bool fg_check_works(const FgNode *node);
+bool fg_check_works(const FgTraceNode *node);
 /* Everything that the node's call reads and writes; overwrites `out`. Nothing for nodes that do not
  * work. */
-void fg_check_accesses(const FgCheck *check, const FgNode *node, FgCheckAccessVec *out);
+void fg_check_accesses(const FgCheck *check, const FgTraceNode *node, FgTraceAccessVec *out);
 
 /* ---- addresses (check_memory.c) ---- */
 /* The addresses at which any access begins or ends, ascending. A value covers the cells lo..hi-1.
@@ -64,7 +60,6 @@ typedef struct FgCheckSpace {
 /* Checks that every value that is accessed lies aligned inside its root, and that inside its
  * region, and that states do not overlap; lays out the space. */
 void fg_check_space(FgCheck *check, FgCheckSpace *out);
-uint64_t fg_check_address(const FgModule *module, uint32_t value); /* FG_NO_OFFSET: none */
 
 /* A map from addresses to facts: runs of bounds that share one fact of `size` bytes. Splitting and
  * merging touch bits. */
@@ -120,7 +115,7 @@ typedef struct FgCheckBucket {
 
 typedef struct FgCheckWalk {
     FgCheck *check;
-    const FgModule *module;
+    const FgTrace *trace;
     const FgCheckSpace *space;
     FgCheckCells cells; /* FgCheckFact */
     FgCheckBucket *buckets;
@@ -137,18 +132,18 @@ typedef struct FgCheckWalk {
 /* Runs init, prologue, two periods, flush and another period, and demands that every read finds
  * what it names. */
 void fg_check_contents(FgCheck *check, const FgCheckSpace *space);
-/* The op that makes a value; FG_N_OPS for states. */
-FgOp fg_check_maker(const FgCheckWalk *walk, uint32_t value);
+/* The work that makes a buffer; FG_TRACE_WORK for states. */
+FgTraceKind fg_check_maker(const FgCheckWalk *walk, uint32_t value);
 
 /* ---- rules of a step (check_step.c) ---- */
 /* A slice of a gradient buffer is about to be written. */
-void fg_check_slice(FgCheckWalk *walk, const FgNode *node, uint32_t value);
+void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value);
 /* The rules of one node: after its reads were checked, before its writes. */
-void fg_check_step_node(FgCheckWalk *walk, const FgNode *node);
+void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node);
 /* The device skips it: the pending update of a first step. */
-bool fg_check_skipped(const FgCheckWalk *walk, const FgNode *node);
+bool fg_check_skipped(const FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_step_begin(FgCheckWalk *walk); /* a period, or flush */
 void fg_check_step_end(FgCheckWalk *walk, bool flush);
-void fg_check_function_end(FgCheckWalk *walk, const FgFunc *func);
+void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func);
 
 #endif

@@ -14,70 +14,49 @@
 
 /* ---- accesses ---- */
 
-bool fg_check_works(const FgNode *node)
+bool fg_check_works(const FgTraceNode *node)
 {
-    const FgOpInfo *info = fg_op_info(node->op);
-    return info->call && !(info->flags & FG_OPF_VIEW) && node->op != FG_OP_release;
+    return node->entry && node->kind != FG_TRACE_RELEASE;
 }
 
-void fg_check_accesses(const FgCheck *check, const FgNode *node, FgCheckAccessVec *out)
+void fg_check_accesses(const FgCheck *check, const FgTraceNode *node, FgTraceAccessVec *out)
 {
     out->len = 0;
     if (!fg_check_works(node))
         return;
-    for (uint32_t i = 0; i < node->n_operands; i++)
-        if (node->operands[i] != FG_NO_ID)
-            fg_vec_push(check->arena, out,
-                        ((FgCheckAccess){node->operands[i], true, false, false}));
-    for (uint32_t i = 0; i < node->n_results; i++)
-        if (node->results[i] != FG_NO_ID)
-            fg_vec_push(check->arena, out,
-                        ((FgCheckAccess){node->results[i], check->updates[node->id], true, false}));
-    if (fg_op_info(node->op)->flags & FG_OPF_WORKSPACE)
-        for (uint32_t i = 0; i < check->workspaces.len; i++)
-            fg_vec_push(check->arena, out,
-                        ((FgCheckAccess){check->workspaces.data[i], false, true, true}));
+    for (uint32_t i = 0; i < node->n_accesses; i++)
+        fg_vec_push(check->arena, out, node->accesses[i]);
 }
 
 /* ---- placement ---- */
 
-uint64_t fg_check_address(const FgModule *module, uint32_t value)
+static bool is_fixed(const FgCheck *check, const FgTraceBuffer *value)
 {
-    const FgValue *it = &module->values.data[value];
-    uint64_t at = it->root_offset;
-    while (it->root != it->id) {
-        it = &module->values.data[it->root];
-        at += it->root == it->id ? 0 : it->root_offset;
-    }
-    return it->offset == FG_NO_OFFSET ? FG_NO_OFFSET : it->offset + at;
-}
-
-static bool is_fixed(const FgCheck *check, const FgValue *value)
-{
-    return value->kind == FG_VALUE_STATE && value->offset < check->module->state_bytes;
+    return value->state && value->at < check->trace->state_bytes;
 }
 
 /* One value that some node accesses: false when it has no usable address. */
-static bool check_place(FgCheck *check, const FgNode *node, uint32_t id)
+static bool check_place(FgCheck *check, const FgTraceNode *node, uint32_t id)
 {
-    const FgModule *module = check->module;
-    const FgValue *value = &module->values.data[id], *root = &module->values.data[check->root[id]];
-    uint64_t at = fg_check_address(module, id), bytes = fg_type_bytes(value->type);
+    const FgTrace *trace = check->trace;
+    const FgTraceBuffer *value = &trace->buffers.data[id],
+                        *root = &trace->buffers.data[check->root[id]];
+    uint64_t at = trace->buffers.data[id].at, bytes = value->bytes;
     if (at == FG_NO_OFFSET) {
         fg_check_fail(check, node, 0, "%s has no address; run memplan",
                       fg_check_value_text(check, id));
         return false;
     }
-    uint64_t inside = at - root->offset;
-    if (inside > fg_type_bytes(root->type) || bytes > fg_type_bytes(root->type) - inside) {
+    uint64_t inside = at - root->at;
+    if (inside > root->bytes || bytes > root->bytes - inside) {
         fg_check_fail(check, node, 1, "%s reaches beyond the memory of %s that it lies in",
                       fg_check_value_text(check, id), fg_check_value_text(check, root->id));
         return false;
     }
-    uint64_t end = module->state_bytes + module->arena_bytes;
-    bool state = root->kind == FG_VALUE_STATE && root->role != FG_ROLE_GRAD_SHARD;
-    uint64_t low = root->kind == FG_VALUE_STATE ? 0 : module->state_bytes;
-    uint64_t high = state || is_fixed(check, root) ? module->state_bytes : end;
+    uint64_t end = trace->state_bytes + trace->arena_bytes;
+    bool state = root->state && root->role != FG_ROLE_GRAD_SHARD;
+    uint64_t low = root->state ? 0 : trace->state_bytes;
+    uint64_t high = state || is_fixed(check, root) ? trace->state_bytes : end;
     if (at < low || at > high || bytes > high - at) {
         fg_check_fail(check, node, 2, "%s lies at %llu..%llu, outside the %s at %llu..%llu",
                       fg_check_value_text(check, id), (unsigned long long)at,
@@ -85,9 +64,9 @@ static bool check_place(FgCheck *check, const FgNode *node, uint32_t id)
                       (unsigned long long)low, (unsigned long long)high);
         return false;
     }
-    uint64_t align = fg_type_elements(value->type) > 1 || id == root->id
+    uint64_t align = value->elements > 1 || id == root->id
                          ? ALIGN
-                         : fg_dtype_bytes(value->type->dtype);
+                         : value->bytes / (value->elements ? value->elements : 1);
     if (at % align)
         fg_check_fail(check, node, 3, "%s lies at %llu, which is no multiple of %llu",
                       fg_check_value_text(check, id), (unsigned long long)at,
@@ -97,27 +76,28 @@ static bool check_place(FgCheck *check, const FgNode *node, uint32_t id)
 
 static int by_offset(const void *a, const void *b)
 {
-    const FgValue *x = *(const FgValue *const *)a, *y = *(const FgValue *const *)b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
+    const FgTraceBuffer *x = *(const FgTraceBuffer *const *)a,
+                        *y = *(const FgTraceBuffer *const *)b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
 /* Fixed states keep their bytes to themselves. */
 static void check_states(FgCheck *check)
 {
-    const FgModule *module = check->module;
-    FG_VEC(const FgValue *) states = {0};
-    for (uint32_t i = 0; i < module->values.len; i++) {
-        const FgValue *value = &module->values.data[i];
+    const FgTrace *trace = check->trace;
+    FG_VEC(const FgTraceBuffer *) states = {0};
+    for (uint32_t i = 0; i < trace->buffers.len; i++) {
+        const FgTraceBuffer *value = &trace->buffers.data[i];
         if (value->root == value->id && is_fixed(check, value))
             fg_vec_push(check->arena, &states, value);
     }
     if (states.len)
         qsort(states.data, states.len, sizeof *states.data, by_offset);
     for (uint32_t i = 1; i < states.len; i++) {
-        const FgValue *a = states.data[i - 1], *b = states.data[i];
-        if (a->offset + fg_type_bytes(a->type) > b->offset)
+        const FgTraceBuffer *a = states.data[i - 1], *b = states.data[i];
+        if (a->at + a->bytes > b->at)
             fg_check_fail_module(check, "the states %s and %s overlap",
                                  fg_check_value_text(check, a->id),
                                  fg_check_value_text(check, b->id));
@@ -145,27 +125,25 @@ static uint32_t bound_index(const FgCheckSpace *space, uint64_t address)
 
 void fg_check_space(FgCheck *check, FgCheckSpace *out)
 {
-    const FgModule *module = check->module;
-    bool *placed = FG_NEW_ARRAY(check->arena, bool, module->values.len);
+    const FgTrace *trace = check->trace;
+    bool *placed = FG_NEW_ARRAY(check->arena, bool, trace->buffers.len);
     FG_VEC(uint64_t) bounds = {0};
     check_states(check);
-    for (uint32_t i = 0; i < module->nodes.len; i++) {
-        const FgNode *node = &module->nodes.data[i];
-        if (check->position[i] == FG_CHECK_NONE || node->op == FG_OP_hold)
+    for (uint32_t i = 0; i < trace->nodes.len; i++) {
+        const FgTraceNode *node = &trace->nodes.data[i];
+        if (check->position[i] == FG_CHECK_NONE || node->kind == FG_TRACE_HOLD)
             continue;
         uint32_t n = node->n_operands + node->n_results;
-        uint32_t scratch =
-            fg_op_info(node->op)->flags & FG_OPF_WORKSPACE ? check->workspaces.len : 0;
-        for (uint32_t k = 0; k < n + scratch; k++) {
+        for (uint32_t k = 0; k < n + node->n_accesses; k++) {
             uint32_t id = k < node->n_operands ? node->operands[k]
                           : k < n              ? node->results[k - node->n_operands]
-                                               : check->workspaces.data[k - n];
+                                               : node->accesses[k - n].buffer;
             if (id == FG_NO_ID || placed[id] || !check_place(check, node, id))
                 continue;
             placed[id] = true;
-            uint64_t at = fg_check_address(module, id);
+            uint64_t at = trace->buffers.data[id].at;
             fg_vec_push(check->arena, &bounds, at);
-            fg_vec_push(check->arena, &bounds, at + fg_type_bytes(module->values.data[id].type));
+            fg_vec_push(check->arena, &bounds, at + trace->buffers.data[id].bytes);
         }
     }
     if (bounds.len)
@@ -175,13 +153,13 @@ void fg_check_space(FgCheck *check, FgCheckSpace *out)
         if (!n || bounds.data[n - 1] != bounds.data[i])
             bounds.data[n++] = bounds.data[i];
     *out =
-        (FgCheckSpace){bounds.data, n, FG_NEW_ARRAY(check->arena, FgCheckSpan, module->values.len)};
-    for (uint32_t i = 0; i < module->values.len; i++) {
+        (FgCheckSpace){bounds.data, n, FG_NEW_ARRAY(check->arena, FgCheckSpan, trace->buffers.len)};
+    for (uint32_t i = 0; i < trace->buffers.len; i++) {
         if (!placed[i])
             continue;
-        uint64_t at = fg_check_address(module, i);
+        uint64_t at = trace->buffers.data[i].at;
         out->spans[i].lo = bound_index(out, at);
-        out->spans[i].hi = bound_index(out, at + fg_type_bytes(module->values.data[i].type));
+        out->spans[i].hi = bound_index(out, at + trace->buffers.data[i].bytes);
     }
 }
 

@@ -34,14 +34,14 @@ enum {
     R_LOSS
 };
 
-static const FgValue *value_at(const FgCheckWalk *walk, uint32_t id)
+static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
 {
-    return &walk->module->values.data[id];
+    return &walk->trace->buffers.data[id];
 }
 
 static uint64_t elements(const FgCheckWalk *walk, uint32_t id)
 {
-    return (uint64_t)fg_type_elements(value_at(walk, id)->type);
+    return value_at(walk, id)->elements;
 }
 
 static const char *text(const FgCheckWalk *walk, uint32_t id)
@@ -50,28 +50,28 @@ static const char *text(const FgCheckWalk *walk, uint32_t id)
 }
 
 /* The bucket that a node works on, or NULL after a report. */
-static const FgBucket *bucket_of(FgCheckWalk *walk, const FgNode *node)
+static const FgTraceBucket *bucket_of(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    if (node->bucket < walk->module->buckets.len)
-        return &walk->module->buckets.data[node->bucket];
+    if (node->bucket < walk->trace->buckets.len)
+        return &walk->trace->buckets.data[node->bucket];
     fg_check_fail(walk->check, node, R_BUCKET, "it names no bucket");
     return NULL;
 }
 
 /* ---- gathered copies ---- */
 
-static void gather(FgCheckWalk *walk, const FgNode *node)
+static void gather(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    const FgBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = bucket_of(walk, node);
     if (!bucket)
         return;
     uint32_t copy = walk->check->root[node->results[0]], shard = node->operands[0];
     if (shard != bucket->shard)
         fg_check_fail(walk->check, node, R_BUCKET, "it gathers %s, which is not the shard of %s",
                       text(walk, shard), bucket->name);
-    if (elements(walk, copy) != elements(walk, shard) * walk->module->ranks)
+    if (elements(walk, copy) != elements(walk, shard) * walk->trace->ranks)
         fg_check_fail(walk->check, node, R_SIZE, "%s is not %u times as large as %s",
-                      text(walk, copy), walk->module->ranks, text(walk, shard));
+                      text(walk, copy), walk->trace->ranks, text(walk, shard));
     if (walk->gathered[copy])
         fg_check_fail(walk->check, node, R_AGAIN,
                       "it gathers %s again, which was not released since the last time",
@@ -79,12 +79,12 @@ static void gather(FgCheckWalk *walk, const FgNode *node)
     walk->gathered[copy] = true;
 }
 
-static void release(FgCheckWalk *walk, const FgNode *node)
+static void release(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
     uint32_t root = check->root[node->operands[0]];
-    FgOp maker = fg_check_maker(walk, root);
-    if (maker == FG_OP_gather && !walk->gathered[root]) {
+    FgTraceKind maker = fg_check_maker(walk, root);
+    if (maker == FG_TRACE_GATHER && !walk->gathered[root]) {
         fg_check_fail(check, node, R_RELEASE,
                       "it releases %s, which is not gathered here: a gather has one release",
                       text(walk, root));
@@ -116,7 +116,7 @@ static void release(FgCheckWalk *walk, const FgNode *node)
 
 /* ---- gradients ---- */
 
-static void grad_buffer(FgCheckWalk *walk, const FgNode *node)
+static void grad_buffer(FgCheckWalk *walk, const FgTraceNode *node)
 {
     uint32_t buffer = walk->check->root[node->results[0]];
     if (walk->open[buffer])
@@ -125,7 +125,7 @@ static void grad_buffer(FgCheckWalk *walk, const FgNode *node)
     walk->open[buffer] = true;
 }
 
-void fg_check_slice(FgCheckWalk *walk, const FgNode *node, uint32_t value)
+void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
 {
     FgCheck *check = walk->check;
     FgCheckSpan span = walk->space->spans[value];
@@ -174,12 +174,13 @@ static uint32_t bound_at(const FgCheckSpace *space, uint64_t address)
 }
 
 /* Has a contribution written exactly this parameter's slice of the buffer? */
-static bool slice_written(FgCheckWalk *walk, uint32_t buffer, const FgParam *param)
+static bool slice_written(FgCheckWalk *walk, uint32_t buffer, const FgTraceParam *param)
 {
     FgCheck *check = walk->check;
-    uint64_t size = fg_dtype_bytes(value_at(walk, buffer)->type->dtype);
-    uint64_t begin = fg_check_address(walk->module, buffer) + param->bucket_offset * size;
-    uint64_t end = begin + (uint64_t)fg_type_elements(param->type) * size;
+    const FgTraceBuffer *it = value_at(walk, buffer);
+    uint64_t size = it->elements ? it->bytes / it->elements : 1;
+    uint64_t begin = it->at + param->offset * size;
+    uint64_t end = begin + param->elements * size;
     FgCheckSpan want = {bound_at(walk->space, begin), bound_at(walk->space, end)};
     if (want.lo == FG_CHECK_NONE || want.hi == FG_CHECK_NONE)
         return false;
@@ -194,11 +195,11 @@ static bool slice_written(FgCheckWalk *walk, uint32_t buffer, const FgParam *par
     return true;
 }
 
-static void check_parts(FgCheckWalk *walk, const FgNode *node, const FgBucket *bucket,
+static void check_parts(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket,
                         uint32_t buffer)
 {
     for (uint32_t i = 0; i < bucket->n_params; i++) {
-        const FgParam *param = &walk->module->params.data[bucket->params[i]];
+        const FgTraceParam *param = &bucket->params[i];
         if (!slice_written(walk, buffer, param))
             fg_check_fail(walk->check, node, R_PART,
                           "it reduces %s before the gradient of \"%s\" is written there",
@@ -212,22 +213,22 @@ static void check_parts(FgCheckWalk *walk, const FgNode *node, const FgBucket *b
         ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
 }
 
-static void reduce_scatter(FgCheckWalk *walk, const FgNode *node)
+static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
-    const FgBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = bucket_of(walk, node);
     if (!bucket)
         return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
     uint32_t buffer = check->root[node->operands[0]], slice = node->results[0];
-    if (fg_check_maker(walk, buffer) != FG_OP_grad_buffer || !walk->open[buffer])
+    if (fg_check_maker(walk, buffer) != FG_TRACE_GRAD_BUFFER || !walk->open[buffer])
         fg_check_fail(check, node, R_REDUCED,
                       "it reduces %s, which has not begun or was reduced already: gradients would "
                       "count twice",
                       text(walk, buffer));
     walk->open[buffer] = false;
     if (elements(walk, buffer) != bucket->elements ||
-        elements(walk, slice) * walk->module->ranks != bucket->elements)
+        elements(walk, slice) * walk->trace->ranks != bucket->elements)
         fg_check_fail(check, node, R_SIZE, "%s and %s do not have the sizes of bucket %s",
                       text(walk, buffer), text(walk, slice), bucket->name);
     check_parts(walk, node, bucket, buffer);
@@ -250,10 +251,10 @@ static void reduce_scatter(FgCheckWalk *walk, const FgNode *node)
 
 /* ---- norm, clipping, loss ---- */
 
-static void norm_add(FgCheckWalk *walk, const FgNode *node)
+static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
-    const FgBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = bucket_of(walk, node);
     if (!bucket)
         return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
@@ -272,21 +273,21 @@ static void norm_add(FgCheckWalk *walk, const FgNode *node)
 }
 
 /* Does the norm hold all buckets? Reports the first that it does not. */
-static void norm_complete(FgCheckWalk *walk, const FgNode *node)
+static void norm_complete(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    for (uint32_t i = 0; i < walk->module->buckets.len; i++) {
-        if (walk->module->buckets.data[i].trainable && !walk->buckets[i].normed) {
+    for (uint32_t i = 0; i < walk->trace->buckets.len; i++) {
+        if (walk->trace->buckets.data[i].trainable && !walk->buckets[i].normed) {
             fg_check_fail(walk->check, node, R_NORM,
                           "it takes the norm before bucket %s is counted in it",
-                          walk->module->buckets.data[i].name);
+                          walk->trace->buckets.data[i].name);
             return;
         }
     }
 }
 
-static void all_reduce(FgCheckWalk *walk, const FgNode *node)
+static void all_reduce(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    const FgValue *root = value_at(walk, walk->check->root[node->operands[0]]);
+    const FgTraceBuffer *root = value_at(walk, walk->check->root[node->operands[0]]);
     if (root->role == FG_ROLE_LOSS) {
         if (walk->loss_reduced || !walk->loss_begun)
             fg_check_fail(walk->check, node, R_LOSS, "it sums the loss over ranks %s",
@@ -301,17 +302,17 @@ static void all_reduce(FgCheckWalk *walk, const FgNode *node)
     walk->norm_reduced = true;
 }
 
-static void clip_factor(FgCheckWalk *walk, const FgNode *node)
+static void clip_factor(FgCheckWalk *walk, const FgTraceNode *node)
 {
     norm_complete(walk, node);
-    if (walk->module->ranks > 1 && !walk->norm_reduced)
+    if (walk->trace->ranks > 1 && !walk->norm_reduced)
         fg_check_fail(walk->check, node, R_CLIP, "it reads the norm before its sum over ranks");
     if (walk->clipped)
         fg_check_fail(walk->check, node, R_CLIP, "it makes the factor of this step a second time");
     walk->clipped = true;
 }
 
-static void loss_add(FgCheckWalk *walk, const FgNode *node)
+static void loss_add(FgCheckWalk *walk, const FgTraceNode *node)
 {
     if (walk->check->updates[node->id] != walk->loss_begun)
         fg_check_fail(walk->check, node, R_LOSS,
@@ -323,17 +324,17 @@ static void loss_add(FgCheckWalk *walk, const FgNode *node)
 
 /* ---- updates ---- */
 
-static bool is_pending(const FgNode *node)
+static bool is_pending(const FgTraceNode *node)
 {
-    return node->op == FG_OP_adamw && fg_node_attr(node, "pending")->i != 0;
+    return node->kind == FG_TRACE_ADAMW && node->pending;
 }
 
-bool fg_check_skipped(const FgCheckWalk *walk, const FgNode *node)
+bool fg_check_skipped(const FgCheckWalk *walk, const FgTraceNode *node)
 {
     return !walk->valid && is_pending(node);
 }
 
-static void check_states(FgCheckWalk *walk, const FgNode *node, const FgBucket *bucket)
+static void check_states(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket)
 {
     const uint32_t want[] = {bucket->master, bucket->moment1, bucket->moment2, bucket->shard};
     for (uint32_t i = 0; i < 4 && i < node->n_results; i++) {
@@ -341,16 +342,16 @@ static void check_states(FgCheckWalk *walk, const FgNode *node, const FgBucket *
             fg_check_fail(walk->check, node, R_BUCKET,
                           "its result %u is not the state of bucket %s", i, bucket->name);
         else if (want[i] != FG_NO_ID &&
-                 elements(walk, want[i]) * walk->module->ranks != bucket->elements)
+                 elements(walk, want[i]) * walk->trace->ranks != bucket->elements)
             fg_check_fail(walk->check, node, R_SIZE, "%s does not have the size of a slice of %s",
                           text(walk, want[i]), bucket->name);
     }
 }
 
-static void adamw(FgCheckWalk *walk, const FgNode *node)
+static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
-    const FgBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = bucket_of(walk, node);
     if (!bucket)
         return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
@@ -369,24 +370,24 @@ static void adamw(FgCheckWalk *walk, const FgNode *node)
     else if (state->used)
         fg_check_fail(check, node, R_TWICE, "it applies a gradient of bucket %s a second time",
                       bucket->name);
-    if (walk->module->numerics.clip > 0.0 && !is_pending(node) && !walk->clipped)
+    if (walk->trace->clips && !is_pending(node) && !walk->clipped)
         fg_check_fail(check, node, R_CLIP, "it updates before the clipping factor is known");
     state->used = true;
     state->version++;
 }
 
-void fg_check_step_node(FgCheckWalk *walk, const FgNode *node)
+void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
 {
     static const struct {
-        FgOp op;
-        void (*rule)(FgCheckWalk *walk, const FgNode *node);
-    } rules[] = {{FG_OP_gather, gather},           {FG_OP_release, release},
-                 {FG_OP_grad_buffer, grad_buffer}, {FG_OP_reduce_scatter, reduce_scatter},
-                 {FG_OP_norm_add, norm_add},       {FG_OP_all_reduce, all_reduce},
-                 {FG_OP_clip_factor, clip_factor}, {FG_OP_adamw, adamw},
-                 {FG_OP_loss_add, loss_add}};
+        FgTraceKind kind;
+        void (*rule)(FgCheckWalk *walk, const FgTraceNode *node);
+    } rules[] = {{FG_TRACE_GATHER, gather},           {FG_TRACE_RELEASE, release},
+                 {FG_TRACE_GRAD_BUFFER, grad_buffer}, {FG_TRACE_REDUCE_SCATTER, reduce_scatter},
+                 {FG_TRACE_NORM_ADD, norm_add},       {FG_TRACE_ALL_REDUCE, all_reduce},
+                 {FG_TRACE_CLIP_FACTOR, clip_factor}, {FG_TRACE_ADAMW, adamw},
+                 {FG_TRACE_LOSS_ADD, loss_add}};
     for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].op == node->op)
+        if (rules[i].kind == node->kind)
             rules[i].rule(walk, node);
 }
 
@@ -396,7 +397,7 @@ void fg_check_step_begin(FgCheckWalk *walk)
 {
     walk->norm_begun = walk->norm_reduced = walk->clipped = false;
     walk->loss_begun = walk->loss_reduced = false;
-    for (uint32_t i = 0; i < walk->module->buckets.len; i++) {
+    for (uint32_t i = 0; i < walk->trace->buckets.len; i++) {
         walk->buckets[i].updates = 0;
         walk->buckets[i].normed = false;
     }
@@ -404,7 +405,7 @@ void fg_check_step_begin(FgCheckWalk *walk)
 
 static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
 {
-    const FgBucket *bucket = &walk->module->buckets.data[index];
+    const FgTraceBucket *bucket = &walk->trace->buckets.data[index];
     const FgCheckBucket *state = &walk->buckets[index];
     const char *where = flush ? "@flush" : "the step";
     if (!bucket->trainable) {
@@ -415,7 +416,7 @@ static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
     }
     if (!state->updates)
         fg_check_fail_module(walk->check, "%s does not update bucket %s", where, bucket->name);
-    bool pending = walk->module->numerics.clip > 0.0 && !flush;
+    bool pending = walk->trace->clips && !flush;
     if (!flush && state->reductions != walk->micro_steps)
         fg_check_fail_module(walk->check, "%s ends with %u of %u reductions of bucket %s", where,
                              state->reductions, walk->micro_steps, bucket->name);
@@ -429,14 +430,14 @@ static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
 
 void fg_check_step_end(FgCheckWalk *walk, bool flush)
 {
-    for (uint32_t i = 0; i < walk->module->buckets.len; i++)
+    for (uint32_t i = 0; i < walk->trace->buckets.len; i++)
         bucket_end(walk, i, flush);
-    if (!flush && walk->module->numerics.clip > 0.0 && !walk->clipped)
+    if (!flush && walk->trace->clips && !walk->clipped)
         fg_check_fail_module(walk->check, "the step makes no clipping factor");
-    if (walk->loss_begun && !walk->loss_reduced && walk->module->ranks > 1)
+    if (walk->loss_begun && !walk->loss_reduced && walk->trace->ranks > 1)
         fg_check_fail_module(walk->check, "the step does not sum its loss over ranks");
-    walk->valid = !flush && walk->module->numerics.clip > 0.0;
-    for (uint32_t i = 0; i < walk->module->values.len; i++)
+    walk->valid = !flush && walk->trace->clips;
+    for (uint32_t i = 0; i < walk->trace->buffers.len; i++)
         if (walk->gathered[i] != walk->carried[i])
             fg_check_fail_module(walk->check,
                                  "%s is %s at the end of a step, but %s before the first one",
@@ -444,9 +445,9 @@ void fg_check_step_end(FgCheckWalk *walk, bool flush)
                                  walk->carried[i] ? "gathered" : "not");
 }
 
-void fg_check_function_end(FgCheckWalk *walk, const FgFunc *func)
+void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
 {
-    for (uint32_t i = 0; i < walk->module->values.len; i++) {
+    for (uint32_t i = 0; i < walk->trace->buffers.len; i++) {
         if (walk->open[i])
             fg_check_fail_module(walk->check, "@%s never reduces %s", func->name, text(walk, i));
         walk->open[i] = false;

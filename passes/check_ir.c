@@ -1,0 +1,239 @@
+/* A module at level sched as a trace, and the proof of it.
+ *
+ * The checker's own reading of the IR: what a node reads and writes follows from its operands and
+ * results, the workspace flag, and the attribute `accumulate`; where a value lies from its root. */
+#include "passes/compile.h"
+#include "passes/passes.h"
+#include "passes/trace.h"
+
+#include "ir/op_table.h"
+
+#include <string.h>
+
+typedef struct Cx {
+    FgArena *arena;
+    const FgModule *module;
+    FgTrace *out;
+    FgIdVec workspaces; /* scratch states */
+} Cx;
+
+/* ---- values ---- */
+
+static uint32_t root_of(const FgModule *module, uint32_t id)
+{
+    for (uint32_t steps = 0; steps < module->values.len; steps++) {
+        if (module->values.data[id].root == id)
+            return id;
+        id = module->values.data[id].root;
+    }
+    return id;
+}
+
+/* The value whose contents a value names: through views. */
+static uint32_t content_of(const FgModule *module, uint32_t id)
+{
+    for (uint32_t steps = 0; steps < module->nodes.len; steps++) {
+        const FgValue *value = &module->values.data[id];
+        if (value->kind != FG_VALUE_RESULT || value->def >= module->nodes.len)
+            return id;
+        const FgNode *def = &module->nodes.data[value->def];
+        if (!(fg_op_info(def->op)->flags & FG_OPF_VIEW) || !def->n_operands ||
+            def->operands[0] == FG_NO_ID)
+            return id;
+        id = def->operands[0];
+    }
+    return id;
+}
+
+/* Where a value lies, or FG_NO_OFFSET. */
+static uint64_t address_of(const FgModule *module, uint32_t id)
+{
+    uint64_t inside = 0;
+    for (uint32_t steps = 0; steps < module->values.len; steps++) {
+        const FgValue *value = &module->values.data[id];
+        if (value->root == id)
+            return value->offset == FG_NO_OFFSET ? FG_NO_OFFSET : value->offset + inside;
+        inside += value->root_offset;
+        id = value->root;
+    }
+    return FG_NO_OFFSET;
+}
+
+static void add_values(Cx *cx)
+{
+    const FgModule *module = cx->module;
+    for (uint32_t i = 0; i < module->values.len; i++) {
+        const FgValue *value = &module->values.data[i];
+        bool state = value->kind == FG_VALUE_STATE;
+        FgTraceBuffer buffer = {.id = i,
+                                .name = value->name,
+                                .at = address_of(module, i),
+                                .bytes = value->type ? fg_type_bytes(value->type) : 0,
+                                .elements =
+                                    value->type ? (uint64_t)fg_type_elements(value->type) : 0,
+                                .root = root_of(module, i),
+                                .content = content_of(module, i),
+                                .state = state,
+                                .role = value->role,
+                                .index = value->index,
+                                .def = state ? FG_NO_ID : value->def};
+        fg_vec_push(cx->arena, &cx->out->buffers, buffer);
+        if (state && value->role == FG_ROLE_WORKSPACE)
+            fg_vec_push(cx->arena, &cx->workspaces, i);
+    }
+}
+
+/* ---- nodes ---- */
+
+static FgTraceKind kind_of(FgOp op)
+{
+    static const struct {
+        FgOp op;
+        FgTraceKind kind;
+    } kinds[] = {{FG_OP_gather, FG_TRACE_GATHER},
+                 {FG_OP_release, FG_TRACE_RELEASE},
+                 {FG_OP_hold, FG_TRACE_HOLD},
+                 {FG_OP_grad_buffer, FG_TRACE_GRAD_BUFFER},
+                 {FG_OP_reduce_scatter, FG_TRACE_REDUCE_SCATTER},
+                 {FG_OP_norm_add, FG_TRACE_NORM_ADD},
+                 {FG_OP_all_reduce, FG_TRACE_ALL_REDUCE},
+                 {FG_OP_clip_factor, FG_TRACE_CLIP_FACTOR},
+                 {FG_OP_adamw, FG_TRACE_ADAMW},
+                 {FG_OP_loss_add, FG_TRACE_LOSS_ADD}};
+    for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].op == op)
+            return kinds[i].kind;
+    return fg_op_info(op)->flags & FG_OPF_VIEW ? FG_TRACE_VIEW : FG_TRACE_WORK;
+}
+
+/* Its own notion of "reads what its results held", from the calls' effects (`update`, and `fresh`
+ * with the flag). */
+static bool updates(const FgNode *node)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    for (uint32_t i = 0; i < info->n_attrs; i++)
+        if (!strcmp(info->attrs[i].name, "accumulate"))
+            return node->attrs[i].i != 0;
+    return node->op == FG_OP_adamw || node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor;
+}
+
+/* The result that may take the memory of operand `i`, or FG_NO_ID. */
+static uint32_t inplace(const FgNode *node, uint32_t i)
+{
+    uint32_t flags = fg_op_info(node->op)->flags;
+    bool taken = i == 0 || (i == 1 && (flags & FG_OPF_COMMUTATIVE));
+    bool can = (flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce;
+    return taken && can && node->n_results ? node->results[0] : FG_NO_ID;
+}
+
+static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
+{
+    FG_VEC(FgTraceAccess) list = {0};
+    for (uint32_t i = 0; i < node->n_operands; i++)
+        if (node->operands[i] != FG_NO_ID &&
+            !(node->op == FG_OP_all_reduce && node->operands[i] == node->results[0]))
+            fg_vec_push(cx->arena, &list,
+                        ((FgTraceAccess){.buffer = node->operands[i],
+                                         .read = true,
+                                         .inplace = inplace(node, i)}));
+    for (uint32_t i = 0; i < node->n_results; i++)
+        if (node->results[i] != FG_NO_ID)
+            fg_vec_push(cx->arena, &list,
+                        ((FgTraceAccess){.buffer = node->results[i],
+                                         .read = out->updates,
+                                         .write = true,
+                                         .inplace = FG_NO_ID}));
+    if (fg_op_info(node->op)->flags & FG_OPF_WORKSPACE)
+        for (uint32_t i = 0; i < cx->workspaces.len; i++)
+            fg_vec_push(cx->arena, &list,
+                        ((FgTraceAccess){.buffer = cx->workspaces.data[i],
+                                         .write = true,
+                                         .scratch = true,
+                                         .inplace = FG_NO_ID}));
+    out->accesses = list.data;
+    out->n_accesses = list.len;
+}
+
+static void add_nodes(Cx *cx)
+{
+    for (uint32_t i = 0; i < cx->module->nodes.len; i++) {
+        const FgNode *node = &cx->module->nodes.data[i];
+        const FgOpInfo *info = fg_op_info(node->op);
+        bool collective = info->flags & FG_OPF_COLLECTIVE;
+        FgTraceNode out = {.id = i,
+                           .kind = kind_of(node->op),
+                           .entry = info->call,
+                           .op = info->name,
+                           .name = node->name ? node->name : "",
+                           .loc = node->loc,
+                           .stream = node->stream,
+                           .waits = node->waits,
+                           .n_waits = node->n_waits,
+                           .bucket = node->bucket,
+                           .operands = node->operands,
+                           .results = node->results,
+                           .n_operands = node->n_operands,
+                           .n_results = node->n_results,
+                           .comm = !collective                ? 0
+                                   : node->op == FG_OP_gather ? 1
+                                                              : 2};
+        if (node->attrs) {
+            out.updates = updates(node);
+            out.pending = node->op == FG_OP_adamw && fg_node_attr(node, "pending")->i != 0;
+        }
+        add_accesses(cx, node, &out);
+        fg_vec_push(cx->arena, &cx->out->nodes, out);
+    }
+}
+
+/* ---- tables ---- */
+
+static void add_buckets(Cx *cx)
+{
+    const FgModule *module = cx->module;
+    for (uint32_t i = 0; i < module->buckets.len; i++) {
+        const FgBucket *bucket = &module->buckets.data[i];
+        FgTraceParam *params = FG_NEW_ARRAY(cx->arena, FgTraceParam, bucket->n_params);
+        for (uint32_t k = 0; k < bucket->n_params; k++) {
+            const FgParam *param = &module->params.data[bucket->params[k]];
+            params[k] = (FgTraceParam){param->name, param->bucket_offset,
+                                       (uint64_t)fg_type_elements(param->type)};
+        }
+        FgTraceBucket out = {bucket->name,     bucket->trainable, bucket->elements, params,
+                             bucket->n_params, bucket->shard,     bucket->master,   bucket->moment1,
+                             bucket->moment2,  bucket->grad_shard};
+        fg_vec_push(cx->arena, &cx->out->buckets, out);
+    }
+}
+
+void fg_trace_module(FgArena *arena, const FgModule *sched, FgTrace *out)
+{
+    Cx cx = {.arena = arena, .module = sched, .out = out};
+    *out = (FgTrace){.diags = sched->diags,
+                     .ranks = sched->ranks,
+                     .accumulate = sched->numerics.accumulate,
+                     .clips = sched->numerics.clip > 0.0,
+                     .state_bytes = sched->state_bytes,
+                     .arena_bytes = sched->arena_bytes};
+    add_values(&cx);
+    add_nodes(&cx);
+    add_buckets(&cx);
+    for (uint32_t i = 0; i < sched->funcs.len; i++) {
+        FgTraceFunc func = {sched->funcs.data[i].name, sched->funcs.data[i].order};
+        fg_vec_push(arena, &out->funcs, func);
+    }
+}
+
+bool fg_check(FgArena *scratch, const FgModule *sched, uint64_t budget, FgProof *out)
+{
+    FgTrace trace;
+    fg_trace_module(scratch, sched, &trace);
+    return fg_check_trace(scratch, &trace, budget, out);
+}
+
+FgPassResult fg_pass_check(FgPassCx *cx)
+{
+    FgProof proof;
+    return fg_check(cx->scratch, cx->module, cx->budget, &proof) ? FG_PASS_UNCHANGED
+                                                                 : FG_PASS_FAILED;
+}

@@ -45,6 +45,20 @@ bool fg_infer_binary(FgModule *m, const FgNode *node, const FgType **types)
     return types[0] != NULL;
 }
 
+/* Operands of one type, and results of it. */
+bool fg_infer_gated(FgModule *m, const FgNode *node, const FgType **types)
+{
+    return fg_infer_pair(m, node, types);
+}
+
+bool fg_infer_gated_back(FgModule *m, const FgNode *node, const FgType **types)
+{
+    if (!fg_infer_pair(m, node, types) || !fg_ops_need_type(m, node, 2, types[0]))
+        return false;
+    types[1] = types[0];
+    return true;
+}
+
 bool fg_infer_cast(FgModule *m, const FgNode *node, const FgType **types)
 {
     const FgType *x = fg_ops_in(m, node, 0);
@@ -138,6 +152,22 @@ bool fg_grad_mul(FgGradCx *cx, const FgNode *node)
         fg_ops_grad_unbroadcast(cx, value,
                                 fg_ops_emit(cx, FG_OP_mul, pair, 2, fg_ops_grad_hint(cx, value)));
     }
+    return true;
+}
+
+bool fg_grad_gated(FgGradCx *cx, const FgNode *node)
+{
+    uint32_t gate = node->operands[0], up = node->operands[1];
+    uint32_t operands[] = {gate, up, fg_grad_of(cx, node->results[0])};
+    FgNode *back = fg_node_new(&cx->build, FG_OP_gated_back, operands, 3);
+    fg_node_set_word(cx->build.module, back, "kind", fg_node_attr(node, "kind")->word);
+    uint32_t id = back->id;
+    fg_node_finish(&cx->build, back, fg_ops_grad_hint(cx, gate));
+    const uint32_t *results = fg_node(cx->build.module, id)->results;
+    if (fg_grad_wanted(cx, gate))
+        fg_grad_add(cx, gate, results[0]);
+    if (fg_grad_wanted(cx, up))
+        fg_grad_add(cx, up, results[1]);
     return true;
 }
 

@@ -168,6 +168,42 @@ void fg_host_unary_back(FgRtCx *cx, uint64_t kind, uint64_t x, uint64_t dy, uint
     }
 }
 
+/* ---- gated activations ---- */
+
+void fg_host_gated(FgRtCx *cx, uint64_t kind, uint64_t gate, uint64_t up, uint64_t y, uint64_t n,
+                   uint64_t dt)
+{
+    float sg[FG_CHUNK], su[FG_CHUNK], sy[FG_CHUNK];
+    for (uint64_t at = 0; at < n; at += FG_CHUNK) {
+        uint64_t count = fg_min(FG_CHUNK, n - at);
+        const float *u = fg_load(fg_at(cx, up), dt, at, count, su);
+        unary_chunk((FgRtUnary)kind, 0, fg_load(fg_at(cx, gate), dt, at, count, sg), sy, count);
+        for (uint64_t i = 0; i < count; i++)
+            sy[i] *= u[i];
+        fg_store(fg_at(cx, y), dt, at, count, sy);
+    }
+}
+
+void fg_host_gated_back(FgRtCx *cx, uint64_t kind, uint64_t gate, uint64_t up, uint64_t dy,
+                        uint64_t dgate, uint64_t dup, uint64_t n, uint64_t dt)
+{
+    float sg[FG_CHUNK], su[FG_CHUNK], sd[FG_CHUNK], open[FG_CHUNK], slope[FG_CHUNK];
+    for (uint64_t at = 0; at < n; at += FG_CHUNK) {
+        uint64_t count = fg_min(FG_CHUNK, n - at);
+        const float *g = fg_load(fg_at(cx, gate), dt, at, count, sg);
+        const float *u = fg_load(fg_at(cx, up), dt, at, count, su);
+        const float *d = fg_load(fg_at(cx, dy), dt, at, count, sd);
+        unary_chunk((FgRtUnary)kind, 0, g, open, count);
+        slope_chunk((FgRtUnary)kind, 0, g, d, slope, count);
+        for (uint64_t i = 0; i < count; i++) {
+            slope[i] *= u[i];
+            open[i] *= d[i];
+        }
+        fg_store(fg_at(cx, dgate), dt, at, count, slope);
+        fg_store(fg_at(cx, dup), dt, at, count, open);
+    }
+}
+
 /* ---- binary ---- */
 
 typedef struct Binary {

@@ -235,6 +235,23 @@ static void eval_unary_back(const Eval *e)
         e->out[0][i] = e->in[1][i] * ref_unary_slope(kind, e->in[0][i], real(e, "a"));
 }
 
+static void eval_gated(const Eval *e)
+{
+    const char *kind = fg_node_attr(e->n, "kind")->word;
+    for (int64_t i = 0; i < size_of(in_type(e, 0)); i++)
+        e->out[0][i] = ref_unary(kind, e->in[0][i], 0) * e->in[1][i];
+}
+
+static void eval_gated_back(const Eval *e)
+{
+    const char *kind = fg_node_attr(e->n, "kind")->word;
+    for (int64_t i = 0; i < size_of(in_type(e, 0)); i++) {
+        double gate = e->in[0][i], up = e->in[1][i], dy = e->in[2][i];
+        e->out[0][i] = dy * up * ref_unary_slope(kind, gate, 0);
+        e->out[1][i] = dy * ref_unary(kind, gate, 0);
+    }
+}
+
 /* Index into a tensor that is repeated to `full`, for element i of `full`. */
 static int64_t repeated_index(const FgType *type, const FgType *full, int64_t i)
 {
@@ -440,6 +457,8 @@ static EvalFn *const evals[FG_N_OPS] = {
     [FG_OP_add_scalar] = eval_add_scalar,
     [FG_OP_pow] = eval_pow,
     [FG_OP_unary_back] = eval_unary_back,
+    [FG_OP_gated] = eval_gated,
+    [FG_OP_gated_back] = eval_gated_back,
     [FG_OP_add] = eval_binary,
     [FG_OP_sub] = eval_binary,
     [FG_OP_mul] = eval_binary,

@@ -53,6 +53,8 @@ static const Case op_cases[] = {
     {FG_OP_gelu, "f32[6]", ""},
     {FG_OP_gelu_tanh, "f32[6]", ""},
     {FG_OP_scale, "f32[6]", "factor=-1.5"},
+    {FG_OP_gated, "f32[2, 3] f32[2, 3]", "kind=silu"},
+    {FG_OP_gated, "f32[6] =f32[6]", "kind=gelu_tanh"},
     {FG_OP_add_scalar, "f32[6]", "value=2.5"},
     {FG_OP_pow, "+f32[6]", "exponent=2.5"},
     {FG_OP_add, "f32[3, 4] f32[3, 4]", ""},

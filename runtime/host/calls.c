@@ -22,7 +22,7 @@ static bool call_enter(FgRtCx *cx, const FgCall *call)
 {
     if (fg_rt_failed(cx))
         return false;
-    const FgRtHostOptions *options = &cx->group->options;
+    const FgRtOptions *options = &cx->group->options;
     cx->call = call;
     cx->n_calls++;
     if (options->fail_after == cx->n_calls && options->fail_rank == cx->rank)

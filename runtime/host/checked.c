@@ -177,7 +177,7 @@ void fg_checked_begin(FgChecked *checked)
     FgAccess driver = {.call = "the driver", .node = UINT32_MAX};
     for (uint32_t i = 0; i < cx->program->n_inputs; i++) {
         const FgRtInput *input = &cx->program->inputs[i];
-        uint64_t end = input->offset + input->elements * fg_host_dtype_bytes(input->dtype);
+        uint64_t end = input->offset + input->elements * fg_rt_dtype_bytes(input->dtype);
         if (input->offset < end && end <= cx->bytes &&
             !fg_shadow_write(&checked->shadow, input->offset, end, FG_SEGMENT_WRITTEN, driver))
             fg_rt_fail(cx, "begin", "out of memory");

@@ -45,11 +45,13 @@ struct FgRtCx {
     double started_us;
     FgProfile *profile; /* by node; NULL without profiling */
     FgChecked *checked; /* NULL without checking */
+    FgRtResult results[FG_RT_MOST_RESULTS];
+    uint64_t asked, taken; /* results */
 };
 
 struct FgRtGroup {
     const FgRtProgram *program;
-    FgRtHostOptions options;
+    FgRtOptions options;
     uint32_t n_ranks;
     FgRtCx *ranks;
     /* The rendezvous and the status, all under one lock. `failed` alone is also read without it. */

@@ -37,7 +37,7 @@ void fg_host_matmul(FgRtCx *cx, uint64_t a, uint64_t b, uint64_t y, uint64_t bat
                     uint64_t n, uint64_t k, uint64_t ta, uint64_t tb, uint64_t dt, uint64_t ws,
                     uint64_t ws_bytes)
 {
-    uint64_t size = fg_host_dtype_bytes(dt);
+    uint64_t size = fg_rt_dtype_bytes(dt);
     for (uint64_t i = 0; i < batch; i++) {
         FgMatrix left = {fg_at(cx, a + i * m * k * size), dt, ta ? m : k, ta != 0};
         FgMatrix right = {fg_at(cx, b + i * k * n * size), dt, tb ? k : n, tb != 0};

@@ -106,7 +106,7 @@ static uint64_t read_factor(Reader *reader)
         expect(reader, '(');
         uint32_t arg = find_arg(reader, read_word(reader));
         expect(reader, ')');
-        return reader->bad ? 0 : fg_host_dtype_bytes(reader->call->args[arg]);
+        return reader->bad ? 0 : fg_rt_dtype_bytes(reader->call->args[arg]);
     }
     uint32_t arg = find_arg(reader, word);
     return reader->bad ? 0 : reader->call->args[arg];

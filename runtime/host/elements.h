@@ -7,8 +7,7 @@
 #ifndef FG_RUNTIME_HOST_ELEMENTS_H
 #define FG_RUNTIME_HOST_ELEMENTS_H
 
-#include <string.h>
-
+#include "runtime/dtype.h"
 #include "runtime/host/cx.h"
 
 #define FG_CHUNK 512 /* elements; scratch of this size lies on the stack */
@@ -17,39 +16,6 @@ static inline uint64_t fg_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
-
-static inline uint32_t fg_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float fg_from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline float fg_bf16_to_f32(uint16_t half)
-{
-    return fg_from_bits((uint32_t)half << 16);
-}
-
-static inline uint16_t fg_f32_to_bf16(float value)
-{
-    uint32_t bits = fg_bits(value);
-    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    return (uint16_t)(nan ? bits >> 16 | 0x40u : rounded);
-}
-
-float fg_f16_to_f32(uint16_t half);
-uint16_t fg_f32_to_f16(float value);
-
-/* Bytes of an element; 0 for no dtype. */
-uint64_t fg_host_dtype_bytes(uint64_t dt);
 
 /* `n` elements from index `first` of an f32, bf16 or f16 array. `scratch` holds n floats. */
 const float *fg_load(const void *base, uint64_t dt, uint64_t first, uint64_t n, float *scratch);

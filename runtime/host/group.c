@@ -47,6 +47,38 @@ void *fg_rt_memory(FgRtCx *cx, uint64_t offset)
     return offset < cx->bytes ? cx->memory + offset : NULL;
 }
 
+void fg_rt_write(FgRtCx *cx, uint64_t offset, const void *from, size_t bytes)
+{
+    memcpy(cx->memory + offset, from, bytes);
+}
+
+void fg_rt_copy(FgRtCx *cx, uint64_t to, uint64_t from, size_t bytes)
+{
+    memmove(cx->memory + to, cx->memory + from, bytes);
+}
+
+void fg_rt_read(FgRtCx *cx, uint64_t offset, void *to, size_t bytes)
+{
+    memcpy(to, cx->memory + offset, bytes);
+}
+
+void fg_rt_ask_result(FgRtCx *cx)
+{
+    const FgRtProgram *program = cx->program;
+    FgRtResult *result = &cx->results[cx->asked++ % FG_RT_MOST_RESULTS];
+    float norm = 0;
+    if (program->norm != FG_RT_NONE)
+        norm = ((const float *)fg_at(cx, program->scalars))[FG_RT_S_NORM];
+    memcpy(&result->loss, fg_at(cx, program->loss), sizeof result->loss);
+    result->norm = (double)norm;
+}
+
+int fg_rt_take_result(FgRtCx *cx, FgRtResult *out_result)
+{
+    *out_result = cx->results[cx->taken++ % FG_RT_MOST_RESULTS];
+    return !fg_rt_failed(cx);
+}
+
 uint64_t fg_rt_touched_bytes(const FgRtCx *cx)
 {
     if (cx->checked) /* poisoning touches every page: count what calls and states used instead */
@@ -89,9 +121,10 @@ no_memory:
     return false;
 }
 
-FgRtGroup *fg_rt_group_new(const FgRtProgram *program, const FgRtHostOptions *options, char *error,
-                           size_t error_bytes)
+FgRtGroup *fg_rt_group_new(const FgRtProgram *program, FgWorld *world, const FgRtOptions *options,
+                           char *error, size_t error_bytes)
 {
+    (void)world; /* there is no other process */
     if (program->abi != FG_RT_ABI || program->ranks == 0) {
         snprintf(error, error_bytes,
                  "the program was made for ABI %" PRIu32 " and %" PRIu32
@@ -145,7 +178,25 @@ void fg_rt_group_free(FgRtGroup *group)
 
 FgRtCx *fg_rt_group_rank(FgRtGroup *group, uint32_t rank)
 {
-    return &group->ranks[rank];
+    return rank < group->n_ranks ? &group->ranks[rank] : NULL;
+}
+
+void fg_rt_group_ranks(const FgRtGroup *group, uint32_t *out_first, uint32_t *out_n)
+{
+    *out_first = 0;
+    *out_n = group->n_ranks;
+}
+
+const char *fg_rt_group_warning(const FgRtGroup *group)
+{
+    (void)group;
+    return "";
+}
+
+const FgRtKind *fg_rt_kind(void)
+{
+    static const FgRtKind kind = {"host", 0, 0};
+    return &kind;
 }
 
 uint32_t fg_rt_rank(const FgRtCx *cx)

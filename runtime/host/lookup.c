@@ -22,7 +22,7 @@ void fg_host_embedding(FgRtCx *cx, uint64_t ids, uint64_t w, uint64_t y, uint64_
     const int32_t *id = fg_at(cx, ids);
     if (!ids_are_valid(cx, id, tokens, vocab))
         return;
-    uint64_t row = hidden * fg_host_dtype_bytes(dt);
+    uint64_t row = hidden * fg_rt_dtype_bytes(dt);
     for (uint64_t t = 0; t < tokens; t++)
         memcpy(fg_at(cx, y + t * row), fg_at(cx, w + (uint64_t)id[t] * row), row);
 }
@@ -79,7 +79,7 @@ void fg_host_embedding_dw(FgRtCx *cx, uint64_t ids, uint64_t dy, uint64_t dw, ui
     if (!ids_are_valid(cx, id, tokens, vocab) || !fg_workspace_holds(cx, scratch, 2 * tokens))
         return;
     if (!accumulate)
-        memset(fg_at(cx, dw), 0, vocab * hidden * fg_host_dtype_bytes(wire));
+        memset(fg_at(cx, dw), 0, vocab * hidden * fg_rt_dtype_bytes(wire));
     uint32_t *space = (uint32_t *)(void *)scratch.data;
     const uint32_t *order = sort_tokens(id, tokens, space, space + tokens);
     for (uint64_t begin = 0, end; begin < tokens; begin = end) {

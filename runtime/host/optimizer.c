@@ -43,7 +43,7 @@ void fg_host_grad_buffer(FgRtCx *cx, uint64_t buffer, uint64_t bucket, uint64_t 
     const FgRtBucket *info = find_bucket(cx, bucket, elements, 1);
     if (!info)
         return;
-    uint64_t size = fg_host_dtype_bytes(wire), at = 0;
+    uint64_t size = fg_rt_dtype_bytes(wire), at = 0;
     for (uint32_t i = 0; i < info->n_params; i++) {
         const FgRtParam *param =
             &cx->program->params[cx->program->bucket_params[info->params_first + i]];

@@ -55,7 +55,7 @@ void fg_host_rope(FgRtCx *cx, uint64_t x, uint64_t table, uint64_t y, uint64_t b
                   uint64_t heads, uint64_t dim, uint64_t half, uint64_t inverse, uint64_t dt)
 {
     const float *cosine = fg_at(cx, table), *sine = cosine + seq * half;
-    uint64_t size = fg_host_dtype_bytes(dt), rest = dim - 2 * half;
+    uint64_t size = fg_rt_dtype_bytes(dt), rest = dim - 2 * half;
     for (uint64_t at = 0; at < batch * seq * heads; at++) {
         uint64_t t = at / heads % seq, first = at * dim;
         rotate(fg_at(cx, x), fg_at(cx, y), dt, first, half, cosine + t * half, sine + t * half,

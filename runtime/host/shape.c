@@ -77,7 +77,7 @@ void fg_host_copy_strided(FgRtCx *cx, uint64_t x, uint64_t y, uint64_t n_x, uint
     if (n == 0 || !fg_layout_read(cx, layout, 1, &strides))
         return;
     uint8_t *to = fg_at(cx, y);
-    uint64_t size = fg_host_dtype_bytes(dt);
+    uint64_t size = fg_rt_dtype_bytes(dt);
     if (strides.rank == 0)
         memcpy(to, fg_at(cx, x), size);
     else
@@ -87,7 +87,7 @@ void fg_host_copy_strided(FgRtCx *cx, uint64_t x, uint64_t y, uint64_t n_x, uint
 void fg_host_slice(FgRtCx *cx, uint64_t x, uint64_t y, uint64_t outer, uint64_t dim, uint64_t inner,
                    uint64_t start, uint64_t count, uint64_t dt)
 {
-    uint64_t size = fg_host_dtype_bytes(dt) * inner;
+    uint64_t size = fg_rt_dtype_bytes(dt) * inner;
     for (uint64_t i = 0; i < outer; i++)
         memcpy(fg_at(cx, y + i * count * size), fg_at(cx, x + (i * dim + start) * size),
                count * size);
@@ -96,7 +96,7 @@ void fg_host_slice(FgRtCx *cx, uint64_t x, uint64_t y, uint64_t outer, uint64_t 
 void fg_host_slice_back(FgRtCx *cx, uint64_t dy, uint64_t dx, uint64_t outer, uint64_t dim,
                         uint64_t inner, uint64_t start, uint64_t count, uint64_t dt)
 {
-    uint64_t size = fg_host_dtype_bytes(dt) * inner;
+    uint64_t size = fg_rt_dtype_bytes(dt) * inner;
     for (uint64_t i = 0; i < outer; i++) {
         uint8_t *line = fg_at(cx, dx + i * dim * size);
         memset(line, 0, start * size);
@@ -108,8 +108,8 @@ void fg_host_slice_back(FgRtCx *cx, uint64_t dy, uint64_t dx, uint64_t outer, ui
 void fg_host_concat(FgRtCx *cx, uint64_t a, uint64_t b, uint64_t y, uint64_t outer, uint64_t dim_a,
                     uint64_t dim_b, uint64_t inner, uint64_t dt)
 {
-    uint64_t size_a = fg_host_dtype_bytes(dt) * inner * dim_a,
-             size_b = fg_host_dtype_bytes(dt) * inner * dim_b;
+    uint64_t size_a = fg_rt_dtype_bytes(dt) * inner * dim_a,
+             size_b = fg_rt_dtype_bytes(dt) * inner * dim_b;
     for (uint64_t i = 0; i < outer; i++) {
         uint8_t *line = fg_at(cx, y + i * (size_a + size_b));
         memcpy(line, fg_at(cx, a + i * size_a), size_a);

@@ -2,8 +2,6 @@
  * found is complete. */
 #include "runtime/trainer/checkpoint.h"
 
-#include "runtime/host/elements.h"
-#include "runtime/trainer/safetensors.h"
 #include "runtime/trainer/weights.h"
 
 #include <dirent.h>
@@ -33,67 +31,28 @@ static bool holds(const FgStore *store, File file, uint32_t param)
 
 /* ---- writing ---- */
 
-typedef struct Output {
-    const FgStore *store;
-    File file;
-    const uint32_t *params; /* of each tensor */
-    void *buffer;           /* as large as the largest parameter in f32 */
-} Output;
-
-static const void *whole(void *cx, uint32_t index, FgFail *fail)
-{
-    Output *output = cx;
-    uint32_t param = output->params[index];
-    (void)fail;
-    if (output->file == MODEL)
-        fg_store_get_working(output->store, param, output->buffer);
-    else
-        fg_store_get(output->store, param, PARTS[output->file], 0,
-                     output->store->program->params[param].elements, output->buffer);
-    return output->buffer;
-}
-
-static FgStDtype st_dtype(FgRtDtype dtype)
-{
-    return dtype == FG_RT_BF16 ? FG_ST_BF16 : dtype == FG_RT_F16 ? FG_ST_F16 : FG_ST_F32;
-}
-
-static bool write_file(const FgStore *store, const char *folder, File file, void *buffer,
+static bool write_file(const FgStore *store, FgWorld *world, const char *folder, File file,
                        FgFail *fail)
 {
     const FgRtProgram *program = store->program;
-    FgTensorOut *tensors = fg_new(program->n_params, sizeof *tensors);
-    uint32_t *params = fg_new(program->n_params, sizeof *params), n = 0;
-    for (uint32_t i = 0; i < program->n_params; i++) {
-        const FgRtParam *param = &program->params[i];
-        if (!holds(store, file, i))
-            continue;
-        FgRtDtype dtype = file == MODEL ? fg_store_dtype(store, i) : FG_RT_F32;
-        tensors[n] = (FgTensorOut){param->name, st_dtype(dtype), param->rank,
-                                   program->dims + param->dims_first};
-        params[n++] = i;
-    }
+    FgPublished *tensors = fg_new(program->n_params, sizeof *tensors);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < program->n_params; i++)
+        if (holds(store, file, i))
+            tensors[n++] = (FgPublished){program->params[i].name, i, PARTS[file], file == MODEL};
     char *path = fg_text("%s/%s", folder, NAMES[file]);
-    Output output = {store, file, params, buffer};
-    bool ok = fg_safetensors_write(path, tensors, n, whole, &output, fail);
+    bool ok = fg_publish(store, world, path, tensors, n, fail);
     free(path);
-    free(params);
     free(tensors);
     return ok;
 }
 
-static bool write_files(const FgStore *store, const char *folder, FgFail *fail)
+static bool write_files(const FgStore *store, FgWorld *world, const char *folder, FgFail *fail)
 {
-    uint64_t most = 1;
     bool ok = true;
-    for (uint32_t i = 0; i < store->program->n_params; i++)
-        if (store->program->params[i].elements > most)
-            most = store->program->params[i].elements;
-    void *buffer = fg_new((size_t)most, sizeof(float));
     for (int file = 0; ok && file < N_FILES; file++)
         if (file != MASTER || fg_store_has_masters(store))
-            ok = write_file(store, folder, (File)file, buffer, fail);
-    free(buffer);
+            ok = write_file(store, world, folder, (File)file, fail);
     return ok;
 }
 
@@ -177,27 +136,41 @@ static bool put_in_place(const char *made, const char *path, const char *aside, 
     return true;
 }
 
-bool fg_checkpoint_save(const FgStore *store, const char *dir, const FgProgress *progress,
-                        char **out_path, FgFail *fail)
+static bool make_folder(const char *dir, const char *made, FgFail *fail)
 {
-    unsigned long long step = progress->step;
-    char *path = fg_text("%s/step-%06llu", dir, step);
-    char *made = fg_text("%s/.tmp-step-%06llu", dir, step);
-    char *aside = fg_text("%s/.old-step-%06llu", dir, step);
     bool ok = make_folders(dir, fail);
     remove_folder(made);
-    if (ok && mkdir(made, 0777) != 0)
-        ok = fg_fail(fail, "%s: cannot be created: %s", made, strerror(errno));
-    ok = ok && write_files(store, made, fail) && write_manifest(store, made, progress, fail);
+    return ok && (mkdir(made, 0777) == 0 ||
+                  fg_fail(fail, "%s: cannot be created: %s", made, strerror(errno)));
+}
+
+/* By rank 0's process alone, when all files are there. */
+static bool complete(const FgStore *store, const char *dir, const char *made, const char *path,
+                     const FgProgress *progress, FgFail *fail)
+{
+    char *aside = fg_text("%s/.old-step-%06llu", dir, (unsigned long long)progress->step);
+    bool ok = write_manifest(store, made, progress, fail);
     if (ok)
         sync_folder(made);
     ok = ok && put_in_place(made, path, aside, fail);
     if (ok)
         sync_folder(dir);
-    else
+    free(aside);
+    return ok;
+}
+
+bool fg_checkpoint_save(const FgStore *store, FgWorld *world, const char *dir,
+                        const FgProgress *progress, char **out_path, FgFail *fail)
+{
+    unsigned long long step = progress->step;
+    bool first = fg_is_first(world);
+    char *path = fg_text("%s/step-%06llu", dir, step);
+    char *made = fg_text("%s/.tmp-step-%06llu", dir, step);
+    bool ok = (!first || make_folder(dir, made, fail)) && write_files(store, world, made, fail) &&
+              (!first || complete(store, dir, made, path, progress, fail)) && fg_meet(world, fail);
+    if (!ok && first)
         remove_folder(made);
     free(made);
-    free(aside);
     if (ok)
         *out_path = path;
     else

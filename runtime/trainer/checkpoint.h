@@ -11,7 +11,7 @@
 #ifndef FG_RUNTIME_TRAINER_CHECKPOINT_H
 #define FG_RUNTIME_TRAINER_CHECKPOINT_H
 
-#include "runtime/trainer/store.h"
+#include "runtime/trainer/publish.h"
 
 typedef struct FgProgress {
     uint64_t step;     /* steps done; AdamW's t of the last one */
@@ -20,9 +20,9 @@ typedef struct FgProgress {
     uint64_t seed;     /* of the initialisation */
 } FgProgress;
 
-/* *out_path (owned by the caller) is the checkpoint's folder. */
-bool fg_checkpoint_save(const FgStore *store, const char *dir, const FgProgress *progress,
-                        char **out_path, FgFail *fail);
+/* By all processes alike. *out_path (owned by the caller) is the checkpoint's folder. */
+bool fg_checkpoint_save(const FgStore *store, FgWorld *world, const char *dir,
+                        const FgProgress *progress, char **out_path, FgFail *fail);
 /* `dir` is a checkpoint or a folder of checkpoints, of which the one with the highest step is
  * taken. */
 bool fg_checkpoint_load(const FgStore *store, const char *dir, FgProgress *out_progress,

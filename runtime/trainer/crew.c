@@ -19,6 +19,7 @@ struct FgCrew {
     FgCrewTask *task;    /* NULL: go home */
     void *cx;
     uint32_t busy, n; /* members still at work; members */
+    uint32_t first;   /* rank of the first */
     Member *members;
 };
 
@@ -58,19 +59,20 @@ static void call(FgCrew *crew, FgCrewTask *task, void *cx)
     pthread_mutex_unlock(&crew->lock);
 }
 
-FgCrew *fg_crew_new(uint32_t ranks, FgFail *fail)
+FgCrew *fg_crew_new(uint32_t first, uint32_t n, FgFail *fail)
 {
     FgCrew *crew = fg_new(1, sizeof *crew);
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->called, NULL);
     pthread_cond_init(&crew->done, NULL);
-    crew->members = fg_new(ranks, sizeof *crew->members);
-    for (; crew->n < ranks; crew->n++) {
+    crew->first = first;
+    crew->members = fg_new(n, sizeof *crew->members);
+    for (; n > 1 && crew->n < n; crew->n++) {
         Member *member = &crew->members[crew->n];
-        *member = (Member){.crew = crew, .rank = crew->n};
+        *member = (Member){.crew = crew, .rank = first + crew->n};
         int error = pthread_create(&member->thread, NULL, member_main, member);
         if (error) {
-            fg_fail(fail, "cannot start a thread for rank %u: %s", crew->n, strerror(error));
+            fg_fail(fail, "cannot start a thread for rank %u: %s", member->rank, strerror(error));
             fg_crew_free(crew);
             return NULL;
         }
@@ -80,7 +82,10 @@ FgCrew *fg_crew_new(uint32_t ranks, FgFail *fail)
 
 void fg_crew_run(FgCrew *crew, FgCrewTask *task, void *cx)
 {
-    call(crew, task, cx);
+    if (crew->n == 0)
+        task(cx, crew->first);
+    else
+        call(crew, task, cx);
 }
 
 void fg_crew_free(FgCrew *crew)

@@ -6,9 +6,10 @@
 #ifndef FG_RUNTIME_TRAINER_DUMP_GRADS_H
 #define FG_RUNTIME_TRAINER_DUMP_GRADS_H
 
-#include "runtime/trainer/store.h"
+#include "runtime/trainer/publish.h"
 
-/* Names are prefix + name; parameters that are not trained are left out. */
-bool fg_dump_grads(const FgStore *store, const char *path, const char *prefix, FgFail *fail);
+/* Names are prefix + name; parameters that are not trained are left out. By all processes alike. */
+bool fg_dump_grads(const FgStore *store, FgWorld *world, const char *path, const char *prefix,
+                   FgFail *fail);
 
 #endif

@@ -2,7 +2,7 @@
  * rank 1, and so on, so the global order is the memory order and a short batch ends early. */
 #include "runtime/trainer/feed.h"
 
-#include "runtime/host/elements.h"
+#include "runtime/dtype.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void blank(const FgFeed *feed, const FgRtInput *input, unsigned char *dat
         return; /* made zero */
     int64_t wide = feed->program->ignore_index;
     int32_t narrow = (int32_t)wide;
-    size_t bytes = fg_host_dtype_bytes(input->dtype);
+    size_t bytes = fg_rt_dtype_bytes(input->dtype);
     for (uint64_t i = 0; i < n; i++)
         memcpy(data + i * bytes, bytes == 8 ? (const void *)&wide : &narrow, bytes);
 }
@@ -44,8 +44,8 @@ static void make_blocks(FgFeed *feed)
     for (uint32_t micro = 0; micro < feed->n_micro; micro++)
         for (uint32_t i = 0; i < program->n_inputs; i++) {
             const FgRtInput *input = &program->inputs[i];
-            unsigned char *data = fg_new((size_t)(input->elements * program->ranks),
-                                         fg_host_dtype_bytes(input->dtype));
+            unsigned char *data =
+                fg_new((size_t)(input->elements * program->ranks), fg_rt_dtype_bytes(input->dtype));
             blank(feed, input, data);
             feed->blocks[(size_t)micro * program->n_inputs + i] = data;
         }
@@ -130,7 +130,7 @@ static void next_micro(FgFeed *feed, uint32_t micro)
 
 static bool convert_ints(const FgTensor *tensor, const FgRtInput *input, unsigned char *out)
 {
-    size_t from = fg_st_dtype_bits(tensor->dtype) / 8, to = fg_host_dtype_bytes(input->dtype);
+    size_t from = fg_st_dtype_bits(tensor->dtype) / 8, to = fg_rt_dtype_bytes(input->dtype);
     if (tensor->dtype != FG_ST_I64 && tensor->dtype != FG_ST_I32)
         return false;
     for (uint64_t i = 0; i < tensor->elements; i++) {
@@ -206,8 +206,8 @@ static bool load_fixed(FgFeed *feed, uint32_t index, FgFail *fail)
                        fg_st_dtype_name(tensor->dtype));
     if (!batched(feed, input)) /* the same for every rank */
         for (uint32_t r = 1; r < feed->program->ranks; r++)
-            memcpy(out + r * tensor->elements * fg_host_dtype_bytes(input->dtype), out,
-                   tensor->elements * fg_host_dtype_bytes(input->dtype));
+            memcpy(out + r * tensor->elements * fg_rt_dtype_bytes(input->dtype), out,
+                   tensor->elements * fg_rt_dtype_bytes(input->dtype));
     return true;
 }
 
@@ -305,6 +305,6 @@ const void *fg_feed_input(const FgFeed *feed, uint32_t micro, uint32_t rank, uin
                           size_t *out_bytes)
 {
     const FgRtInput *in = &feed->program->inputs[input];
-    *out_bytes = (size_t)in->elements * fg_host_dtype_bytes(in->dtype);
+    *out_bytes = (size_t)in->elements * fg_rt_dtype_bytes(in->dtype);
     return block(feed, micro % feed->n_micro, input) + rank * *out_bytes;
 }

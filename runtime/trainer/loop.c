@@ -4,7 +4,6 @@
 #include "runtime/trainer/loop.h"
 
 #include <math.h>
-#include <string.h>
 
 static FgRtCx *rank_cx(const FgLoop *loop, uint32_t rank)
 {
@@ -13,9 +12,11 @@ static FgRtCx *rank_cx(const FgLoop *loop, uint32_t rank)
 
 static bool group_ok(const FgLoop *loop, FgFail *fail)
 {
-    FgRtStatus status = fg_rt_status(rank_cx(loop, 0));
+    FgRtStatus status = fg_rt_status(rank_cx(loop, loop->first));
     if (status.ok)
         return true;
+    if (!*status.call)
+        return fg_fail(fail, "%s", status.text);
     if (status.node >= loop->program->n_nodes)
         return fg_fail(fail, "rank %u, %s: %s", status.rank, status.call, status.text);
     const FgRtNode *node = &loop->program->nodes[status.node];
@@ -39,17 +40,28 @@ static void copy_inputs(const FgLoop *loop, uint32_t rank, uint32_t micro)
     for (uint32_t i = 0; i < loop->program->n_inputs; i++) {
         size_t bytes;
         const void *from = fg_feed_input(loop->feed, micro, rank, i, &bytes);
-        memcpy(fg_rt_memory(rank_cx(loop, rank), loop->program->inputs[i].offset), from, bytes);
+        fg_rt_write(rank_cx(loop, rank), loop->program->inputs[i].offset, from, bytes);
     }
 }
 
-static void move_scalars(const FgLoop *loop, float *scalars)
+static uint64_t scalar(const FgLoop *loop, uint32_t set, uint32_t slot)
+{
+    return loop->program->scalars + (set * FG_RT_SET + slot) * sizeof(float);
+}
+
+/* What is current becomes pending, the clip factor with it, which only the device knows. */
+static void shift_scalars(const FgLoop *loop, FgRtCx *cx, bool valid)
+{
+    float flag = valid ? 1 : 0;
+    fg_rt_copy(cx, scalar(loop, FG_RT_PENDING, 0), scalar(loop, FG_RT_CURRENT, 0),
+               FG_RT_SET * sizeof(float));
+    fg_rt_write(cx, scalar(loop, FG_RT_PENDING, FG_RT_S_VALID), &flag, sizeof flag);
+}
+
+static void write_scalars(const FgLoop *loop, FgRtCx *cx)
 {
     const FgRates *rates = &loop->rates;
-    float *current = scalars + FG_RT_CURRENT * FG_RT_SET;
-    float *pending = scalars + FG_RT_PENDING * FG_RT_SET;
-    memcpy(pending, current, FG_RT_SET * sizeof *current);
-    pending[FG_RT_S_VALID] = loop->pending ? 1.0f : 0.0f;
+    float current[FG_RT_SET] = {0};
     current[FG_RT_S_SEED] = fg_feed_seed(loop->feed);
     current[FG_RT_S_LR] = (float)rates->lr;
     current[FG_RT_S_BETA1] = (float)rates->beta1;
@@ -60,9 +72,9 @@ static void move_scalars(const FgLoop *loop, float *scalars)
         rates->uncorrected ? 1.0f : (float)(1 - pow(rates->beta1, (double)rates->t));
     current[FG_RT_S_CORRECT2] =
         rates->uncorrected ? 1.0f : (float)(1 - pow(rates->beta2, (double)rates->t));
-    current[FG_RT_S_NORM] = 0;
     current[FG_RT_S_FACTOR] = 1;
     current[FG_RT_S_VALID] = 1;
+    fg_rt_write(cx, scalar(loop, FG_RT_CURRENT, 0), current, sizeof current);
 }
 
 static void step_rank(void *cx, uint32_t rank)
@@ -70,7 +82,8 @@ static void step_rank(void *cx, uint32_t rank)
     const FgLoop *loop = cx;
     const FgRtProgram *program = loop->program;
     FgRtCx *self = rank_cx(loop, rank);
-    move_scalars(loop, fg_rt_memory(self, program->scalars));
+    shift_scalars(loop, self, loop->pending);
+    write_scalars(loop, self);
     if (loop->need_prologue)
         fg_rt_run_body(self, program->prologue);
     for (uint32_t micro = 0; micro < program->accumulate; micro++) {
@@ -79,36 +92,33 @@ static void step_rank(void *cx, uint32_t rank)
                              : micro + 1 < program->accumulate ? program->middle
                                                                : program->last);
     }
+    fg_rt_ask_result(self);
 }
 
 static void flush_rank(void *cx, uint32_t rank)
 {
     const FgLoop *loop = cx;
     FgRtCx *self = rank_cx(loop, rank);
-    float *scalars = fg_rt_memory(self, loop->program->scalars);
-    memcpy(scalars + FG_RT_PENDING * FG_RT_SET, scalars + FG_RT_CURRENT * FG_RT_SET,
-           FG_RT_SET * sizeof *scalars);
-    scalars[FG_RT_PENDING * FG_RT_SET + FG_RT_S_VALID] = 1;
+    shift_scalars(loop, self, true);
     fg_rt_run_body(self, loop->program->flush);
 }
 
 /* ---- what the caller does ---- */
 
-bool fg_loop_open(FgLoop *out_loop, const FgRtProgram *program, bool checked, FgFail *fail)
+bool fg_loop_open(FgLoop *out_loop, const FgRtProgram *program, FgWorld *world,
+                  const FgRtOptions *options, FgFail *fail)
 {
-    char error[512] = "";
-    FgRtHostOptions options = {.checked = checked};
+    char error[1024] = "";
     *out_loop = (FgLoop){.program = program, .need_prologue = true};
     if (program->abi != FG_RT_ABI)
         return fg_fail(fail, "this program was compiled for runtime ABI %u, not %d", program->abi,
                        FG_RT_ABI);
-    out_loop->group = fg_rt_group_new(program, &options, error, sizeof error);
+    out_loop->group = fg_rt_group_new(program, world, options, error, sizeof error);
     if (!out_loop->group)
         return fg_fail(fail, "%s", error);
-    fg_store_open(&out_loop->store, program);
-    for (uint32_t rank = 0; rank < program->ranks; rank++)
-        out_loop->store.memory[rank] = fg_rt_memory(rank_cx(out_loop, rank), 0);
-    out_loop->crew = fg_crew_new(program->ranks, fail);
+    fg_rt_group_ranks(out_loop->group, &out_loop->first, &out_loop->n);
+    fg_store_open(&out_loop->store, program, out_loop->group);
+    out_loop->crew = fg_crew_new(out_loop->first, out_loop->n, fail);
     return out_loop->crew != NULL;
 }
 
@@ -127,24 +137,22 @@ bool fg_loop_start(FgLoop *loop, FgFail *fail)
     return group_ok(loop, fail);
 }
 
-bool fg_loop_step(FgLoop *loop, FgFeed *feed, const FgRates *rates, FgStepResult *out_result,
-                  FgFail *fail)
+bool fg_loop_step(FgLoop *loop, FgFeed *feed, const FgRates *rates, FgFail *fail)
 {
-    const FgRtProgram *program = loop->program;
     loop->feed = feed;
     loop->rates = *rates;
     fg_crew_run(loop->crew, step_rank, loop);
     loop->need_prologue = false;
-    loop->pending = program->flush != NULL;
-    if (!group_ok(loop, fail))
-        return false;
-    float norm = 0;
-    FgRtCx *first = rank_cx(loop, 0);
-    memcpy(&out_result->loss, fg_rt_memory(first, program->loss), sizeof out_result->loss);
-    if (program->norm != FG_RT_NONE)
-        norm = ((float *)fg_rt_memory(first, program->scalars))[FG_RT_S_NORM];
-    out_result->norm = (double)norm;
-    return true;
+    loop->pending = loop->program->flush != NULL;
+    return group_ok(loop, fail);
+}
+
+bool fg_loop_result(FgLoop *loop, FgRtResult *out_result, FgFail *fail)
+{
+    for (uint32_t i = loop->n; i-- > 0;) /* all agree; that of the first is returned */
+        if (!fg_rt_take_result(rank_cx(loop, loop->first + i), out_result))
+            return group_ok(loop, fail);
+    return group_ok(loop, fail);
 }
 
 bool fg_loop_flush(FgLoop *loop, FgFail *fail)
@@ -160,8 +168,8 @@ bool fg_loop_flush(FgLoop *loop, FgFail *fail)
 uint64_t fg_loop_touched_bytes(const FgLoop *loop)
 {
     uint64_t most = 0;
-    for (uint32_t rank = 0; rank < loop->program->ranks; rank++) {
-        uint64_t bytes = fg_rt_touched_bytes(rank_cx(loop, rank));
+    for (uint32_t i = 0; i < loop->n; i++) {
+        uint64_t bytes = fg_rt_touched_bytes(rank_cx(loop, loop->first + i));
         if (bytes > most)
             most = bytes;
     }

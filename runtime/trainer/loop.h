@@ -1,13 +1,14 @@
-/* Driving a group of ranks through a program: bodies in their order, scalars before each step,
- * results after it.
+/* Driving the ranks of this process through a program: bodies in their order, scalars before each
+ * step, results after it.
  *
  * The caller's thread prepares; the ranks' threads copy inputs and run bodies; in between nothing
- * runs, and the caller may use the store. With clipping an update is pending from the end of a step
- * to the start of the next one, and a flush does it at once. */
+ * runs here, and the caller may use the store. A runtime may still be at work on a step that was
+ * given to it: results are taken later, and whatever reads memory waits. With clipping an update is
+ * pending from the end of a step to the start of the next one, and a flush does it at once. */
 #ifndef FG_RUNTIME_TRAINER_LOOP_H
 #define FG_RUNTIME_TRAINER_LOOP_H
 
-#include "runtime/host/host.h"
+#include "runtime/driver.h"
 #include "runtime/trainer/crew.h"
 #include "runtime/trainer/feed.h"
 #include "runtime/trainer/store.h"
@@ -21,6 +22,7 @@ typedef struct FgRates { /* of one step */
 typedef struct FgLoop {
     const FgRtProgram *program;
     FgRtGroup *group;
+    uint32_t first, n; /* ranks that are here */
     FgCrew *crew;
     FgStore store;
     FgFeed *feed;       /* of the step in work; not owned */
@@ -29,18 +31,17 @@ typedef struct FgLoop {
     bool need_prologue; /* nothing gathered is live */
 } FgLoop;
 
-typedef struct FgStepResult {
-    double loss, norm; /* norm 0 when nothing trains */
-} FgStepResult;
-
-/* Makes ranks, memory and threads; the store is ready to be filled. Close it in either case. */
-bool fg_loop_open(FgLoop *out_loop, const FgRtProgram *program, bool checked, FgFail *fail);
+/* Makes ranks, memory and threads; the store is ready to be filled. `world` NULL: no other process.
+ * Close it in either case. */
+bool fg_loop_open(FgLoop *out_loop, const FgRtProgram *program, FgWorld *world,
+                  const FgRtOptions *options, FgFail *fail);
 void fg_loop_close(FgLoop *loop);
 /* Once, after the weights are in place. */
 bool fg_loop_start(FgLoop *loop, FgFail *fail);
-/* One step over the feed's current micro-batches. */
-bool fg_loop_step(FgLoop *loop, FgFeed *feed, const FgRates *rates, FgStepResult *out_result,
-                  FgFail *fail);
+/* Gives one step over the feed's current micro-batches to the ranks. */
+bool fg_loop_step(FgLoop *loop, FgFeed *feed, const FgRates *rates, FgFail *fail);
+/* The result of the oldest step whose result was not taken yet; waits for it. */
+bool fg_loop_result(FgLoop *loop, FgRtResult *out_result, FgFail *fail);
 /* Does the pending update, if there is one: afterwards the store holds the state after the last
  * step. */
 bool fg_loop_flush(FgLoop *loop, FgFail *fail);

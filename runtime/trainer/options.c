@@ -58,9 +58,22 @@ static const Row ROWS[] = {
      FIELD(dump_grads)},
     {HEADING, "Running", NULL, NULL, 0},
     {COUNT, "--local-ranks", "N",
-     "ranks of this process; must be what the program was compiled for", FIELD(local_ranks)},
-    {FLAG, "--checked", NULL, "verify order, memory and declared effects of every call",
-     FIELD(checked)},
+     "ranks on this machine, when no launcher starts them: as many as were compiled for",
+     FIELD(local_ranks)},
+    {TEXT, "--rendezvous", "HOST:PORT",
+     "where processes meet: rank 0's node and a free port (default: as the launcher says)",
+     FIELD(rendezvous)},
+    {COUNT, "--join-timeout", "S", "seconds that processes wait for each other (default 300)",
+     FIELD(join_s)},
+    {TEXT, "--profile", "FILE", "write the time spent in each node as a table", FIELD(profile)},
+    {FLAG, "--checked", NULL,
+     "verify order, memory and declared effects of every call (host programs)", FIELD(checked)},
+    {FLAG, "--no-graph", NULL, "launch every call by itself, not whole steps (cuda programs)",
+     FIELD(no_graph)},
+    {FLAG, "--builtin-attention", NULL, "never the library's attention (cuda programs)",
+     FIELD(builtin_attention)},
+    {FLAG, "--deterministic", NULL, "only what repeats bit by bit (cuda programs)",
+     FIELD(deterministic)},
     {FLAG, "--help", NULL, "this text", FIELD(help)},
     {FLAG, "--version", NULL, "what was compiled", FIELD(version)},
 };
@@ -172,6 +185,8 @@ static bool consistent(const FgOptions *options, FgFail *fail)
         return fg_fail(fail, "--beta1 and --beta2 must be below 1");
     if (options->steps == 0)
         return fg_fail(fail, "--steps must be at least 1");
+    if (options->join_s == 0 || options->join_s > 1000000)
+        return fg_fail(fail, "--join-timeout must be 1 to 1000000 seconds");
     if (options->save_every && !options->save)
         return fg_fail(fail, "--save-every needs --save DIR");
     if (options->weights && options->resume)
@@ -189,6 +204,7 @@ bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFai
                                .seed = 42,
                                .global_batch = FG_NOT_GIVEN,
                                .local_ranks = FG_NOT_GIVEN,
+                               .join_s = 300,
                                .lr = 3e-4,
                                .beta1 = 0.9,
                                .beta2 = 0.95,

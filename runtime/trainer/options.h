@@ -13,13 +13,15 @@
 typedef struct FgOptions {
     const char *data, *inputs;            /* exactly one of them */
     const char *weights, *weights_prefix; /* weights NULL: initialise; prefix "" by default */
-    const char *log, *dump_grads, *save, *resume;
+    const char *log, *dump_grads, *save, *resume, *profile;
+    const char *rendezvous;                   /* HOST:PORT, or NULL */
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
     uint64_t global_batch; /* or FG_NOT_GIVEN: as many rows as the ranks take, or as --inputs has */
     uint64_t local_ranks;  /* or FG_NOT_GIVEN */
+    uint64_t join_s;       /* seconds that ranks wait for each other at start */
     double lr, min_lr, beta1, beta2, eps, weight_decay;
     FgLrShape lr_schedule;
-    bool checked, help, version;
+    bool checked, no_graph, builtin_attention, deterministic, help, version;
 } FgOptions;
 
 /* argv's strings are kept. False: a usage error. */

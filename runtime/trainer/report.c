@@ -48,6 +48,8 @@ static uint64_t count_elements(const FgRtProgram *program)
 bool fg_report_open(FgReport *out_report, FILE *stream, const FgOptions *options, FgFail *fail)
 {
     *out_report = (FgReport){.stream = stream, .log_path = options->log, .steps = options->steps};
+    if (!stream)
+        return true;
     out_report->live = isatty(fileno(stream)) == 1;
     if (!options->log)
         return true;
@@ -111,6 +113,8 @@ static json_t *run_record(const FgRtProgram *program, const FgOptions *options, 
 bool fg_report_run(FgReport *report, const FgRtProgram *program, const FgOptions *options,
                    uint64_t first_step, FgFail *fail)
 {
+    if (!report->stream)
+        return true;
     char *elements = count_words(count_elements(program));
     fg_report_line(report,
                    "%s   %s parameters   %u rank%s   %s   schedule %s   %llu rows a step in %u "
@@ -126,6 +130,8 @@ bool fg_report_run(FgReport *report, const FgRtProgram *program, const FgOptions
 
 bool fg_report_step(FgReport *report, const FgStepRecord *record, FgFail *fail)
 {
+    if (!report->stream)
+        return true;
     char *tokens = count_words((uint64_t)(record->tokens_per_second + 0.5));
     fprintf(report->stream,
             "%sstep %llu/%llu   loss %.6f   grad norm %.4f   lr %.3e   %.1f ms   %s tokens/s%s",
@@ -145,6 +151,8 @@ bool fg_report_step(FgReport *report, const FgStepRecord *record, FgFail *fail)
 
 void fg_report_line(FgReport *report, const char *format, ...)
 {
+    if (!report->stream)
+        return;
     va_list args;
     va_start(args, format);
     char *text = fg_textv(format, args);

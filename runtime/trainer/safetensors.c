@@ -4,7 +4,7 @@
 #include "runtime/trainer/safetensors.h"
 
 #include "runtime/trainer/mapped.h"
-#include "runtime/host/elements.h"
+#include "runtime/dtype.h"
 
 #include <jansson.h>
 #include <stdlib.h>

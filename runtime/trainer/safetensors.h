@@ -55,11 +55,25 @@ typedef struct FgTensorOut {
     const int64_t *dims;
 } FgTensorOut;
 
+/* A file in the making, filled piece by piece, by one process or several. */
+typedef struct FgTensorFile FgTensorFile;
+
+/* Makes the file, header and size, for fg_tensor_file_open. Every process gives the same tensors.
+ */
+bool fg_tensor_file_create(const char *path, const FgTensorOut *tensors, uint32_t n, FgFail *fail);
+FgTensorFile *fg_tensor_file_open(const char *path, const FgTensorOut *tensors, uint32_t n,
+                                  FgFail *fail);
+/* Bytes [first, first + bytes) of tensors[index]. */
+bool fg_tensor_file_put(FgTensorFile *file, uint32_t index, uint64_t first, const void *data,
+                        size_t bytes, FgFail *fail);
+/* Syncs; NULL is nothing. */
+bool fg_tensor_file_close(FgTensorFile *file, FgFail *fail);
+
 /* Gives the whole data of tensors[index]; valid until the next call. NULL: the caller's failure,
  * which it put in `fail`. */
 typedef const void *FgTensorSource(void *cx, uint32_t index, FgFail *fail);
 
-/* Writes beside `path` under a temporary name, syncs and renames. */
+/* All at once: writes beside `path` under a temporary name, syncs and renames. */
 bool fg_safetensors_write(const char *path, const FgTensorOut *tensors, uint32_t n,
                           FgTensorSource *source, void *cx, FgFail *fail);
 

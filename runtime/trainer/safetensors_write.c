@@ -17,6 +17,12 @@ typedef struct Placed {
     uint64_t bytes;
 } Placed;
 
+struct FgTensorFile {
+    char *path;
+    int fd;
+    uint64_t *offsets, *bytes; /* in the file, by the caller's index */
+};
+
 static int by_layout(const void *a, const void *b)
 {
     const Placed *x = a, *y = b;
@@ -62,57 +68,128 @@ static char *header_text(const Placed *placed, uint32_t n)
     return text;
 }
 
-static bool put(FILE *stream, const char *path, const void *data, size_t bytes, FgFail *fail)
-{
-    if (bytes && fwrite(data, 1, bytes, stream) != bytes)
-        return fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
-    return true;
-}
-
-static bool put_header(FILE *stream, const char *path, const Placed *placed, uint32_t n,
-                       FgFail *fail)
+/* The whole head: length, text, padding. The caller frees; NULL: a name is no UTF-8. */
+static char *head_of(const Placed *placed, uint32_t n, uint64_t *out_bytes)
 {
     char *text = header_text(placed, n);
     if (!text)
-        return fg_fail(fail, "%s: a tensor's name is not valid UTF-8", path);
+        return NULL;
     uint64_t length = strlen(text), padded = (length + 7) / 8 * 8;
-    bool ok = put(stream, path, &padded, sizeof padded, fail) &&
-              put(stream, path, text, (size_t)length, fail) &&
-              put(stream, path, "       ", (size_t)(padded - length), fail);
+    char *head = fg_new((size_t)padded + 8, 1);
+    memcpy(head, &padded, 8);
+    memset(head + 8, ' ', (size_t)padded);
+    memcpy(head + 8, text, (size_t)length);
     free(text);
+    *out_bytes = padded + 8;
+    return head;
+}
+
+static bool cannot(const char *path, const char *what, FgFail *fail)
+{
+    return fg_fail(fail, "%s: cannot be %s: %s", path, what, strerror(errno));
+}
+
+static bool put_at(int fd, const char *path, uint64_t at, const void *data, size_t bytes,
+                   FgFail *fail)
+{
+    const char *from = data;
+    while (bytes) {
+        ssize_t n = pwrite(fd, from, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return cannot(path, "written", fail);
+        from += n;
+        at += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+bool fg_tensor_file_create(const char *path, const FgTensorOut *tensors, uint32_t n, FgFail *fail)
+{
+    Placed *placed = place(tensors, n);
+    uint64_t bytes = 0, all;
+    char *head = head_of(placed, n, &bytes);
+    int fd = -1;
+    bool ok = head || fg_fail(fail, "%s: a tensor's name is not valid UTF-8", path);
+    all = bytes;
+    for (uint32_t i = 0; i < n; i++)
+        all += placed[i].bytes;
+    if (ok) {
+        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        ok = fd >= 0 || cannot(path, "created", fail);
+    }
+    ok = ok && put_at(fd, path, 0, head, (size_t)bytes, fail);
+    if (ok && ftruncate(fd, (off_t)all) != 0)
+        ok = cannot(path, "written", fail);
+    if (fd >= 0 && close(fd) != 0 && ok)
+        ok = cannot(path, "written", fail);
+    free(head);
+    free(placed);
     return ok;
 }
 
-static bool put_all(FILE *stream, const char *path, const Placed *placed, uint32_t n,
-                    FgTensorSource *source, void *cx, FgFail *fail)
+FgTensorFile *fg_tensor_file_open(const char *path, const FgTensorOut *tensors, uint32_t n,
+                                  FgFail *fail)
 {
-    if (!put_header(stream, path, placed, n, fail))
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        const void *data = source(cx, placed[i].index, fail);
-        if (!data || !put(stream, path, data, (size_t)placed[i].bytes, fail))
-            return false;
+    Placed *placed = place(tensors, n);
+    uint64_t at = 0;
+    char *head = head_of(placed, n, &at);
+    FgTensorFile *file = NULL;
+    int fd = head ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        file = fg_new(1, sizeof *file);
+        *file = (FgTensorFile){fg_text("%s", path), fd, fg_new(n, 8), fg_new(n, 8)};
+        for (uint32_t i = 0; i < n; i++) {
+            file->offsets[placed[i].index] = at;
+            file->bytes[placed[i].index] = placed[i].bytes;
+            at += placed[i].bytes;
+        }
+    } else {
+        cannot(path, "opened", fail);
     }
-    if (fflush(stream) != 0 || fsync(fileno(stream)) != 0)
-        return fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
-    return true;
+    free(head);
+    free(placed);
+    return file;
+}
+
+bool fg_tensor_file_put(FgTensorFile *file, uint32_t index, uint64_t first, const void *data,
+                        size_t bytes, FgFail *fail)
+{
+    return put_at(file->fd, file->path, file->offsets[index] + first, data, bytes, fail);
+}
+
+bool fg_tensor_file_close(FgTensorFile *file, FgFail *fail)
+{
+    if (!file)
+        return true;
+    bool ok = fsync(file->fd) == 0 || cannot(file->path, "written", fail);
+    if (close(file->fd) != 0 && ok)
+        ok = cannot(file->path, "written", fail);
+    free(file->path);
+    free(file->offsets);
+    free(file->bytes);
+    free(file);
+    return ok;
 }
 
 bool fg_safetensors_write(const char *path, const FgTensorOut *tensors, uint32_t n,
                           FgTensorSource *source, void *cx, FgFail *fail)
 {
     char *temporary = fg_text("%s.tmp-%ld", path, (long)getpid());
-    FILE *stream = fopen(temporary, "wb");
-    bool ok = stream || fg_fail(fail, "%s: cannot be created: %s", temporary, strerror(errno));
-    Placed *placed = place(tensors, n);
-    ok = ok && put_all(stream, path, placed, n, source, cx, fail);
-    if (stream && fclose(stream) != 0 && ok)
-        ok = fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
+    bool made = fg_tensor_file_create(temporary, tensors, n, fail);
+    FgTensorFile *file = made ? fg_tensor_file_open(temporary, tensors, n, fail) : NULL;
+    bool ok = file != NULL;
+    for (uint32_t i = 0; ok && i < n; i++) {
+        const void *data = source(cx, i, fail);
+        ok = data && fg_tensor_file_put(file, i, 0, data, (size_t)file->bytes[i], fail);
+    }
+    ok = fg_tensor_file_close(file, fail) && ok;
     if (ok && rename(temporary, path) != 0)
-        ok = fg_fail(fail, "%s: cannot be renamed from %s: %s", path, temporary, strerror(errno));
-    if (!ok && stream)
+        ok = cannot(path, "renamed", fail);
+    if (!ok && made)
         unlink(temporary);
-    free(placed);
     free(temporary);
     return ok;
 }

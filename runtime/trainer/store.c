@@ -2,7 +2,7 @@
  * something to each piece. */
 #include "runtime/trainer/store.h"
 
-#include "runtime/host/elements.h"
+#include "runtime/dtype.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +25,28 @@ static Piece piece_at(const FgStore *store, uint32_t param, uint64_t first, uint
     return piece;
 }
 
+uint64_t fg_store_here(const FgStore *store, uint32_t param, uint64_t *first, uint64_t most)
+{
+    uint64_t elements = store->program->params[param].elements;
+    while (*first < elements) {
+        Piece piece = {.count = elements - *first};
+        if (fg_store_is_used(store, param))
+            piece = piece_at(store, param, *first, elements - *first);
+        if (fg_rt_group_rank(store->group, piece.rank))
+            return piece.count < most ? piece.count : most;
+        *first += piece.count;
+    }
+    return 0;
+}
+
 static const FgRtBucket *bucket_of(const FgStore *store, uint32_t param)
 {
     return &store->program->buckets[store->program->params[param].bucket];
 }
 
-void fg_store_open(FgStore *out_store, const FgRtProgram *program)
+void fg_store_open(FgStore *out_store, const FgRtProgram *program, FgRtGroup *group)
 {
-    *out_store = (FgStore){.program = program};
-    out_store->memory = fg_new(program->ranks, sizeof *out_store->memory);
+    *out_store = (FgStore){.program = program, .group = group};
     out_store->unused = fg_new(program->n_params, sizeof *out_store->unused);
     for (uint32_t i = 0; i < program->n_params; i++)
         if (!fg_store_is_used(out_store, i))
@@ -45,7 +58,6 @@ void fg_store_close(FgStore *store)
     for (uint32_t i = 0; store->unused && i < store->program->n_params; i++)
         free(store->unused[i]);
     free(store->unused);
-    free(store->memory);
     *store = (FgStore){0};
 }
 
@@ -88,13 +100,13 @@ static uint64_t part_offset(const FgRtBucket *bucket, FgPart part)
     return FG_RT_NONE;
 }
 
-static void get_narrow(const unsigned char *from, uint64_t count, FgRtDtype dtype, float *out)
+static void get_narrow(FgRtCx *cx, uint64_t offset, uint64_t count, FgRtDtype dtype, float *out)
 {
-    for (uint64_t i = 0; i < count; i++) {
-        uint16_t bits;
-        memcpy(&bits, from + 2 * i, 2);
-        out[i] = dtype == FG_RT_BF16 ? fg_bf16_to_f32(bits) : fg_f16_to_f32(bits);
-    }
+    uint16_t *bits = fg_new((size_t)count, sizeof *bits);
+    fg_rt_read(cx, offset, bits, (size_t)count * sizeof *bits);
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = dtype == FG_RT_BF16 ? fg_bf16_to_f32(bits[i]) : fg_f16_to_f32(bits[i]);
+    free(bits);
 }
 
 void fg_store_get(const FgStore *store, uint32_t param, FgPart part, uint64_t first, uint64_t count,
@@ -108,23 +120,25 @@ void fg_store_get(const FgStore *store, uint32_t param, FgPart part, uint64_t fi
     uint64_t offset = part_offset(bucket, part);
     while (count) {
         Piece piece = piece_at(store, param, first, count);
-        const unsigned char *memory = store->memory[piece.rank];
+        FgRtCx *cx = fg_rt_group_rank(store->group, piece.rank);
         if (offset != FG_RT_NONE)
-            memcpy(out, memory + offset + 4 * piece.at, (size_t)piece.count * 4);
+            fg_rt_read(cx, offset + 4 * piece.at, out, (size_t)piece.count * 4);
         else
-            get_narrow(memory + bucket->shard + 2 * piece.at, piece.count, bucket->dtype, out);
+            get_narrow(cx, bucket->shard + 2 * piece.at, piece.count, bucket->dtype, out);
         out += piece.count;
         first += piece.count;
         count -= piece.count;
     }
 }
 
-static void set_narrow(unsigned char *to, uint64_t count, const float *in)
+static void set_narrow(FgRtCx *cx, uint64_t offset, uint64_t count, FgRtDtype dtype,
+                       const float *in)
 {
-    for (uint64_t i = 0; i < count; i++) {
-        uint16_t bits = fg_f32_to_bf16(in[i]);
-        memcpy(to + 2 * i, &bits, 2);
-    }
+    uint16_t *bits = fg_new((size_t)count, sizeof *bits);
+    for (uint64_t i = 0; i < count; i++)
+        bits[i] = dtype == FG_RT_BF16 ? fg_f32_to_bf16(in[i]) : fg_f32_to_f16(in[i]);
+    fg_rt_write(cx, offset, bits, (size_t)count * sizeof *bits);
+    free(bits);
 }
 
 void fg_store_set(const FgStore *store, uint32_t param, FgPart part, uint64_t first, uint64_t count,
@@ -138,30 +152,32 @@ void fg_store_set(const FgStore *store, uint32_t param, FgPart part, uint64_t fi
     uint64_t offset = part_offset(bucket, part);
     while (count) {
         Piece piece = piece_at(store, param, first, count);
-        unsigned char *memory = store->memory[piece.rank];
-        if (offset != FG_RT_NONE)
-            memcpy(memory + offset + 4 * piece.at, in, (size_t)piece.count * 4);
-        if (part == FG_PART_WEIGHT && bucket->dtype == FG_RT_BF16)
-            set_narrow(memory + bucket->shard + 2 * piece.at, piece.count, in);
+        FgRtCx *cx = fg_rt_group_rank(store->group, piece.rank);
+        if (cx && offset != FG_RT_NONE)
+            fg_rt_write(cx, offset + 4 * piece.at, in, (size_t)piece.count * 4);
+        if (cx && part == FG_PART_WEIGHT && bucket->dtype != FG_RT_F32)
+            set_narrow(cx, bucket->shard + 2 * piece.at, piece.count, bucket->dtype, in);
         in += piece.count;
         first += piece.count;
         count -= piece.count;
     }
 }
 
-void fg_store_get_working(const FgStore *store, uint32_t param, void *out)
+void fg_store_get_working(const FgStore *store, uint32_t param, uint64_t first, uint64_t count,
+                          void *out)
 {
-    uint64_t first = 0, count = store->program->params[param].elements;
-    size_t bytes = fg_host_dtype_bytes(fg_store_dtype(store, param));
+    size_t bytes = fg_rt_dtype_bytes(fg_store_dtype(store, param));
+    unsigned char *to = out;
     if (!fg_store_is_used(store, param)) {
-        memcpy(out, store->unused[param], (size_t)count * bytes);
+        memcpy(to, store->unused[param] + first, (size_t)count * bytes);
         return;
     }
     while (count) {
         Piece piece = piece_at(store, param, first, count);
-        memcpy((unsigned char *)out + first * bytes,
-               store->memory[piece.rank] + bucket_of(store, param)->shard + piece.at * bytes,
-               (size_t)piece.count * bytes);
+        fg_rt_read(fg_rt_group_rank(store->group, piece.rank),
+                   bucket_of(store, param)->shard + piece.at * bytes, to,
+                   (size_t)piece.count * bytes);
+        to += piece.count * bytes;
         first += piece.count;
         count -= piece.count;
     }

@@ -5,7 +5,9 @@
 #include "runtime/trainer/checkpoint.h"
 #include "runtime/trainer/dump_grads.h"
 #include "runtime/trainer/loop.h"
+#include "runtime/trainer/profile.h"
 #include "runtime/trainer/report.h"
+#include "runtime/trainer/start.h"
 #include "runtime/trainer/weights.h"
 
 #include <math.h>
@@ -15,17 +17,27 @@
 #include <time.h>
 #include <pthread.h>
 
+/* A step that was given to the ranks and whose result is still to come. */
+typedef struct Given {
+    uint64_t step; /* from 1 */
+    double lr, start_ms, tokens;
+} Given;
+
 typedef struct Run {
     const FgRtProgram *program;
     FgOptions options;
+    FgWorld *world;
     FgLoop loop;
     FgFeed feed;
     FgReport report;
     FgProgress progress;
-    uint64_t saved_step; /* of the newest checkpoint of this run; UINT64_MAX: none */
-    double busy_ms;      /* of all steps of this run but the first */
-    uint64_t timed_steps;
+    Given given[FG_RT_MOST_RESULTS];
+    uint64_t n_given, n_taken; /* steps of this run */
+    double taken_ms;           /* when the last result came */
+    uint64_t saved_step;       /* of the newest checkpoint of this run; UINT64_MAX: none */
+    double busy_ms;            /* of all steps of this run but the first */
     sigset_t stop_signals, old_signals;
+    bool signalled; /* a signal was taken */
     int stopped_by; /* a signal, or 0 */
 } Run;
 
@@ -80,15 +92,23 @@ static bool place_weights(Run *run, FgFail *fail)
 static bool open_run(Run *run, FgFail *fail)
 {
     FgOptions *options = &run->options;
-    if (!fg_options_fit(options, run->program, fail) ||
-        !fg_report_open(&run->report, stderr, options, fail) ||
+    FgRtOptions rt = {.checked = options->checked,
+                      .profile = options->profile != NULL,
+                      .no_graph = options->no_graph,
+                      .builtin_attention = options->builtin_attention,
+                      .deterministic = options->deterministic};
+    if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
         !fg_feed_open(&run->feed, run->program, options, fail))
         return false;
     options->global_batch = run->feed.rows;
     if (options->dump_grads)
         options->steps = 1;
-    return fg_loop_open(&run->loop, run->program, options->checked, fail) &&
-           place_weights(run, fail) && fg_loop_start(&run->loop, fail) &&
+    if (!fg_loop_open(&run->loop, run->program, run->world, &rt, fail))
+        return false;
+    const char *warning = fg_rt_group_warning(run->loop.group);
+    if (*warning)
+        fg_report_line(&run->report, "%s", warning);
+    return place_weights(run, fail) && fg_loop_start(&run->loop, fail) &&
            fg_report_run(&run->report, run->program, options, run->progress.step + 1, fail);
 }
 
@@ -112,13 +132,54 @@ static FgRates rates_of(const Run *run)
     return rates;
 }
 
+static bool finite_step(const FgStepRecord *record, FgFail *fail)
+{
+    if (isfinite(record->loss) && isfinite(record->grad_norm))
+        return true;
+    return fg_fail(
+        fail, "step %llu: the %s is not finite; a smaller --lr or a longer --warmup may help",
+        (unsigned long long)record->step, isfinite(record->loss) ? "gradient norm" : "loss");
+}
+
+/* The oldest result that is to come. A step's time is what passed since the result before it, or
+ * since the step was given, whichever is later. */
+static bool take_result(Run *run, FgFail *fail)
+{
+    const Given *given = &run->given[run->n_taken % FG_RT_MOST_RESULTS];
+    FgRtResult result;
+    if (!fg_loop_result(&run->loop, &result, fail))
+        return false;
+    double now = now_ms();
+    double ms = now - (run->taken_ms > given->start_ms ? run->taken_ms : given->start_ms);
+    run->taken_ms = now;
+    if (run->n_taken++)
+        run->busy_ms += ms;
+    FgStepRecord record = {.step = given->step,
+                           .loss = result.loss,
+                           .grad_norm = result.norm,
+                           .learning_rate = given->lr,
+                           .ms = ms,
+                           .tokens_per_second = given->tokens / (ms > 0 ? ms / 1e3 : 1e-9)};
+    return fg_report_step(&run->report, &record, fail) && finite_step(&record, fail);
+}
+
+/* Takes results until at most `left` are to come. */
+static bool drain(Run *run, uint64_t left, FgFail *fail)
+{
+    while (run->n_given - run->n_taken > left)
+        if (!take_result(run, fail))
+            return false;
+    return true;
+}
+
 static bool save(Run *run, FgFail *fail)
 {
     char *path;
     if (run->saved_step == run->progress.step)
         return true;
-    if (!fg_loop_flush(&run->loop, fail) ||
-        !fg_checkpoint_save(&run->loop.store, run->options.save, &run->progress, &path, fail))
+    if (!drain(run, 0, fail) || !fg_loop_flush(&run->loop, fail) ||
+        !fg_checkpoint_save(&run->loop.store, run->world, run->options.save, &run->progress, &path,
+                            fail))
         return false;
     run->saved_step = run->progress.step;
     fg_report_line(&run->report, "saved    %s", path);
@@ -126,50 +187,35 @@ static bool save(Run *run, FgFail *fail)
     return true;
 }
 
-static bool finite_step(const Run *run, const FgStepResult *result, FgFail *fail)
-{
-    if (isfinite(result->loss) && isfinite(result->norm))
-        return true;
-    return fg_fail(
-        fail, "step %llu: the %s is not finite; a smaller --lr or a longer --warmup may help",
-        (unsigned long long)run->progress.step, isfinite(result->loss) ? "gradient norm" : "loss");
-}
-
 static bool step(Run *run, FgFail *fail)
 {
-    FgStepResult result;
     FgRates rates = rates_of(run);
     double start = now_ms();
+    char doing[64];
+    snprintf(doing, sizeof doing, "step %llu", (unsigned long long)run->progress.step + 1);
+    fg_world_doing(run->world, doing);
     fg_feed_next(&run->feed);
-    if (!fg_loop_step(&run->loop, &run->feed, &rates, &result, fail))
+    if (!fg_loop_step(&run->loop, &run->feed, &rates, fail))
         return false;
-    double ms = now_ms() - start;
     run->progress.step++;
     run->progress.position = run->feed.position;
     run->progress.rows = run->feed.rows_seen;
-    if (run->timed_steps++)
-        run->busy_ms += ms;
-    FgStepRecord record = {.step = run->progress.step,
-                           .loss = result.loss,
-                           .grad_norm = result.norm,
-                           .learning_rate = rates.lr,
-                           .ms = ms,
-                           .tokens_per_second = (double)fg_feed_step_tokens(&run->feed) /
-                                                (ms > 0 ? ms / 1e3 : 1e-9)};
-    return fg_report_step(&run->report, &record, fail) && finite_step(run, &result, fail);
+    run->given[run->n_given++ % FG_RT_MOST_RESULTS] =
+        (Given){run->progress.step, rates.lr, start, (double)fg_feed_step_tokens(&run->feed)};
+    return drain(run, fg_rt_kind()->ahead, fail);
 }
 
-/* Takes a waiting signal, if there is one. A second signal then has its usual effect. */
+/* Takes a waiting signal, if there is one, and asks all processes to stop after one and the same
+ * step. A second signal then has its usual effect. */
 static void look_for_signal(Run *run)
 {
     struct timespec none = {0};
-    int signal = sigtimedwait(&run->stop_signals, NULL, &none);
+    int signal = run->signalled ? 0 : sigtimedwait(&run->stop_signals, NULL, &none);
     if (signal <= 0)
         return;
-    run->stopped_by = signal;
+    run->signalled = true;
     pthread_sigmask(SIG_SETMASK, &run->old_signals, NULL);
-    fg_report_line(&run->report, "stopped  by signal %d after step %llu", signal,
-                   (unsigned long long)run->progress.step);
+    fg_world_stop(run->world, signal);
 }
 
 static bool all_steps(Run *run, FgFail *fail)
@@ -178,7 +224,7 @@ static bool all_steps(Run *run, FgFail *fail)
     if (run->progress.step >= options->steps)
         fg_report_line(&run->report, "nothing to do: %llu steps are done, --steps asks for %llu",
                        (unsigned long long)run->progress.step, (unsigned long long)options->steps);
-    while (run->progress.step < options->steps && !run->stopped_by) {
+    while (run->progress.step < options->steps && fg_world_may_step(run->world)) {
         if (!step(run, fail))
             return false;
         if (options->save_every && run->progress.step % options->save_every == 0 &&
@@ -186,6 +232,12 @@ static bool all_steps(Run *run, FgFail *fail)
             return false;
         look_for_signal(run);
     }
+    if (!drain(run, 0, fail))
+        return false;
+    run->stopped_by = fg_world_stopped_by(run->world);
+    if (run->stopped_by)
+        fg_report_line(&run->report, "stopped  by signal %d after step %llu", run->stopped_by,
+                       (unsigned long long)run->progress.step);
     return true;
 }
 
@@ -201,10 +253,9 @@ static void report_end(Run *run)
     char *measured = fg_bytes_words(touched);
     fg_report_line(&run->report, "memory   planned %s a rank (states %s, arena %s), measured %s",
                    planned, states, arena, measured);
-    if (run->timed_steps > 1)
+    if (run->n_taken > 1)
         fg_report_line(&run->report, "time     measured %.1f ms a step, predicted %.1f ms",
-                       run->busy_ms / (double)(run->timed_steps - 1),
-                       program->predicted_step_us / 1e3);
+                       run->busy_ms / (double)(run->n_taken - 1), program->predicted_step_us / 1e3);
     free(planned);
     free(states);
     free(arena);
@@ -214,20 +265,37 @@ static void report_end(Run *run)
 static bool finish(Run *run, FgFail *fail)
 {
     const FgOptions *options = &run->options;
+    fg_world_doing(run->world, "the end of the run");
     if (!fg_loop_flush(&run->loop, fail))
         return false;
-    if (options->dump_grads && run->progress.step &&
-        !fg_dump_grads(&run->loop.store, options->dump_grads, options->weights_prefix, fail))
+    if (options->dump_grads && run->n_given &&
+        !fg_dump_grads(&run->loop.store, run->world, options->dump_grads, options->weights_prefix,
+                       fail))
         return false;
-    if (options->save && run->timed_steps && !save(run, fail))
+    if (options->save && run->n_given && !save(run, fail))
+        return false;
+    if (options->profile && fg_is_first(run->world) &&
+        !fg_profile_write(options->profile, run->program,
+                          fg_rt_group_rank(run->loop.group, run->loop.first), fail))
         return false;
     report_end(run);
-    return true;
+    return fg_meet(run->world, fail);
 }
 
-static int train(const FgRtProgram *program, const FgOptions *options, const char *name)
+/* A signal that stopped the run by way of another process has done its work. */
+static void let_signals_be(Run *run)
 {
-    Run run = {.program = program, .options = *options, .saved_step = UINT64_MAX};
+    struct timespec none = {0};
+    while (run->stopped_by && !run->signalled &&
+           sigtimedwait(&run->stop_signals, NULL, &none) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &run->old_signals, NULL);
+}
+
+static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *world,
+                 const char *name)
+{
+    Run run = {.program = program, .options = *options, .world = world, .saved_step = UINT64_MAX};
     FgFail fail = {0};
     sigemptyset(&run.stop_signals);
     sigaddset(&run.stop_signals, SIGINT);
@@ -235,12 +303,14 @@ static int train(const FgRtProgram *program, const FgOptions *options, const cha
     pthread_sigmask(SIG_BLOCK, &run.stop_signals, &run.old_signals);
     bool ok = open_run(&run, &fail) && all_steps(&run, &fail) && finish(&run, &fail);
     int status = !ok ? 1 : run.stopped_by && !options->save ? 128 + run.stopped_by : 0;
+    if (!ok)
+        fg_world_fail(world, fail.text); /* the others wait for this process */
     fg_report_close(&run.report);
+    if (!ok && fg_world_tells(world))
+        fprintf(stderr, "%s: error: %s\n", name, fg_world_failure(world));
     fg_loop_close(&run.loop);
     fg_feed_close(&run.feed);
-    pthread_sigmask(SIG_SETMASK, &run.old_signals, NULL);
-    if (!ok)
-        fprintf(stderr, "%s: error: %s\n", name, fail.text);
+    let_signals_be(&run);
     fg_fail_clear(&fail);
     return status;
 }
@@ -270,5 +340,13 @@ int fg_trainer_main(const FgRtProgram *program, int argc, char **argv)
             (unsigned long long)program->fingerprint, program->abi);
     if (options.help || options.version)
         return fflush(stdout) == 0 ? 0 : 1;
-    return train(program, &options, name);
+    int status = 0;
+    FgWorld *world = fg_start(program, &options, argv, &status, &fail);
+    if (world)
+        status = train(program, &options, world, name);
+    else if (fail.text && *fail.text)
+        fprintf(stderr, "%s: error: %s\n", name, fail.text);
+    fg_world_leave(world);
+    fg_fail_clear(&fail);
+    return status;
 }

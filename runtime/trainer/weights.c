@@ -1,13 +1,16 @@
 /* The generator is counter-based (the finaliser of splitmix64 over key + counter), so any slice of
- * a parameter can be made anywhere. Loading goes through a buffer of a fixed number of elements: no
- * tensor is ever held twice. */
+ * a parameter can be made anywhere: each process makes its own, by several threads. Loading goes
+ * through a buffer of a fixed number of elements: no tensor is ever held twice. */
 #include "runtime/trainer/weights.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define CHUNK 65536u
+#define CHUNK 262144u
+#define MOST_THREADS 16
 #define TWO_PI 6.28318530717958647692
 
 static uint64_t mix(uint64_t x)
@@ -53,20 +56,61 @@ float fg_init_value(const FgRtParam *param, uint64_t seed, uint64_t index)
     return value_at(param, param_key(param, seed), index);
 }
 
-void fg_weights_init(const FgStore *store, uint64_t seed)
+/* One of n threads: every n-th chunk is its own. */
+typedef struct Maker {
+    const FgStore *store;
+    uint64_t seed, index, n;
+    pthread_t thread;
+} Maker;
+
+static void *make(void *maker_)
 {
+    const Maker *maker = maker_;
+    const FgStore *store = maker->store;
     float *values = fg_new(CHUNK, sizeof *values);
+    uint64_t chunk = 0, first, count;
     for (uint32_t i = 0; i < store->program->n_params; i++) {
         const FgRtParam *param = &store->program->params[i];
-        uint64_t key = param_key(param, seed);
-        for (uint64_t first = 0; first < param->elements; first += CHUNK) {
-            uint64_t left = param->elements - first, count = left < CHUNK ? left : CHUNK;
+        uint64_t key = param_key(param, maker->seed);
+        for (first = 0; (count = fg_store_here(store, i, &first, CHUNK)); first += count) {
+            if (chunk++ % maker->n != maker->index)
+                continue;
             for (uint64_t k = 0; k < count; k++)
                 values[k] = value_at(param, key, first + k);
             fg_store_set(store, i, FG_PART_WEIGHT, first, count, values);
         }
     }
     free(values);
+    return NULL;
+}
+
+static uint64_t thread_count(const FgStore *store)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t chunks = 0;
+    for (uint32_t i = 0; i < store->program->n_params; i++)
+        chunks += store->program->params[i].elements / CHUNK;
+    uint64_t n = processors < 1              ? 1
+                 : processors > MOST_THREADS ? MOST_THREADS
+                                             : (uint64_t)processors;
+    return n < chunks ? n : chunks ? chunks : 1;
+}
+
+void fg_weights_init(const FgStore *store, uint64_t seed)
+{
+    uint64_t n = thread_count(store), started = 1;
+    Maker *makers = fg_new(n, sizeof *makers);
+    for (uint64_t i = 0; i < n; i++)
+        makers[i] = (Maker){.store = store, .seed = seed, .index = i, .n = n};
+    while (started < n &&
+           pthread_create(&makers[started].thread, NULL, make, &makers[started]) == 0)
+        started++;
+    make(&makers[0]);
+    for (uint64_t i = started; i < n; i++) /* threads that could not be had */
+        make(&makers[i]);
+    for (uint64_t i = 1; i < started; i++)
+        pthread_join(makers[i].thread, NULL);
+    free(makers);
 }
 
 /* ---- files ---- */
@@ -138,11 +182,12 @@ static bool tensor_fits(const FgStore *store, const FgRtParam *param, const FgTe
     return false;
 }
 
+/* What lies here of it: nothing else of the file is read. */
 static void copy_tensor(const FgStore *store, uint32_t param, FgPart part, const FgTensor *tensor,
                         float *values)
 {
-    for (uint64_t first = 0; first < tensor->elements; first += CHUNK) {
-        uint64_t left = tensor->elements - first, count = left < CHUNK ? left : CHUNK;
+    uint64_t first, count;
+    for (first = 0; (count = fg_store_here(store, param, &first, CHUNK)); first += count) {
         fg_tensor_floats(tensor, first, count, values);
         fg_store_set(store, param, part, first, count, values);
     }

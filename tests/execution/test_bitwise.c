@@ -133,9 +133,9 @@ static bool steps(FgLoop *loop, FgFeed *feed, Outcome *out, FgFail *fail)
 {
     FgRates rates = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0, false};
     for (uint64_t t = 1; t <= STEPS; t++) {
-        FgStepResult result;
+        FgRtResult result;
         rates.t = t;
-        if (!fg_loop_step(loop, feed, &rates, &result, fail))
+        if (!fg_loop_step(loop, feed, &rates, fail) || !fg_loop_result(loop, &result, fail))
             return false;
         if (t == 1)
             out->loss = result.loss;
@@ -153,7 +153,8 @@ static Outcome run(Setup *s, const FgCompiled *compiled, const char *name, bool 
         return out;
     FgFail fail = {0};
     FgLoop loop;
-    out.ok = fg_loop_open(&loop, program, checked, &fail);
+    FgRtOptions options = {.checked = checked};
+    out.ok = fg_loop_open(&loop, program, NULL, &options, &fail);
     if (out.ok) {
         fg_weights_init(&loop.store, 7);
         FgFeed feed = make_feed(s, program);

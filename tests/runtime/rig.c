@@ -12,14 +12,14 @@ static void nothing(FgRtCx *cx)
     (void)cx;
 }
 
-Rig rig_open_program(const FgRtProgram *program, FgRtHostOptions options)
+Rig rig_open_program(const FgRtProgram *program, FgRtOptions options)
 {
     Rig rig = {.program = *program, .seed = 12345};
     char error[256] = "";
     /* The group keeps a pointer to the program, so it must not move: it lives on the heap. */
     FgRtProgram *copy = malloc(sizeof *copy);
     *copy = *program;
-    rig.group = fg_rt_group_new(copy, &options, error, sizeof error);
+    rig.group = fg_rt_group_new(copy, NULL, &options, error, sizeof error);
     if (!rig.group) {
         printf("no group: %s\n", error);
         free(copy);
@@ -33,7 +33,7 @@ Rig rig_open(uint64_t bytes)
 {
     FgRtProgram program = {
         .abi = FG_RT_ABI, .ranks = 1, .state_bytes = bytes, .arena_bytes = RIG_WORKSPACE};
-    Rig rig = rig_open_program(&program, (FgRtHostOptions){.checked = 1});
+    Rig rig = rig_open_program(&program, (FgRtOptions){.checked = 1});
     rig.ws = bytes;
     return rig;
 }

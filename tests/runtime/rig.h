@@ -32,7 +32,7 @@ typedef struct Array {
 Rig rig_open(uint64_t bytes);
 /* The same with a program that the caller has filled in; opens nothing when the group cannot be
  * made. */
-Rig rig_open_program(const FgRtProgram *program, FgRtHostOptions options);
+Rig rig_open_program(const FgRtProgram *program, FgRtOptions options);
 void rig_close(Rig *rig);
 /* Call before the calls under test, after the operands are in place. */
 void rig_begin(Rig *rig);

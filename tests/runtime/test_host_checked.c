@@ -18,7 +18,7 @@ static Rig open_arena(void)
                            .nodes = NODES,
                            .n_nodes = 3,
                            .n_events = 2};
-    return rig_open_program(&program, (FgRtHostOptions){.checked = 1});
+    return rig_open_program(&program, (FgRtOptions){.checked = 1});
 }
 
 static void copy(FgRtCx *cx, uint32_t node, FgRtStream stream, uint64_t from, uint64_t to)

@@ -252,7 +252,7 @@ static Rig open_layouts(void)
                            .state_bytes = 1 << 16,
                            .layouts = LAYOUTS,
                            .n_layouts = sizeof LAYOUTS / sizeof *LAYOUTS};
-    return rig_open_program(&program, (FgRtHostOptions){.checked = 1});
+    return rig_open_program(&program, (FgRtOptions){.checked = 1});
 }
 
 static double combine(int kind, double a, double b)

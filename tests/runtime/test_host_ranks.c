@@ -7,7 +7,7 @@
 
 enum { OWN = 5, MOST_RANKS = 3, SHARD = 0, WHOLE = 1024, SUM = 2048, LIMBS = 3072, BYTES = 4096 };
 
-static Rig open_ranks(uint32_t ranks, FgRtHostOptions options)
+static Rig open_ranks(uint32_t ranks, FgRtOptions options)
 {
     alarm(60); /* a hang is a failure */
     FgRtProgram program = {.abi = FG_RT_ABI, .ranks = ranks, .state_bytes = BYTES};
@@ -34,7 +34,7 @@ static void gather_body(FgRtCx *cx)
 static void gather(int *failures)
 {
     for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
-        Rig rig = open_ranks(ranks, (FgRtHostOptions){.checked = 1});
+        Rig rig = open_ranks(ranks, (FgRtOptions){.checked = 1});
         for (uint32_t rank = 0; rank < ranks; rank++)
             for (uint32_t i = 0; i < OWN; i++)
                 floats(&rig, rank, SHARD)[i] = (float)(100 * rank + i);
@@ -57,7 +57,7 @@ static void reduce_body(FgRtCx *cx)
 static void reduce_scatter_adds_in_rank_order(int *failures)
 {
     for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
-        Rig rig = open_ranks(ranks, (FgRtHostOptions){.checked = 1});
+        Rig rig = open_ranks(ranks, (FgRtOptions){.checked = 1});
         for (uint32_t rank = 0; rank < ranks; rank++)
             for (uint32_t i = 0; i < OWN * ranks; i++)
                 floats(&rig, rank, WHOLE)[i] = i % 2 ? (float)(rank + 1) : rank ? 0x1p-24f : 1.0f;
@@ -82,7 +82,7 @@ static void reduce_bf16_body(FgRtCx *cx)
 /* 256 + 1 + 1 is 258 when it is rounded once; bf16 alone would stay at 256. */
 static void reduce_scatter_rounds_once(int *failures)
 {
-    Rig rig = open_ranks(3, (FgRtHostOptions){.checked = 1});
+    Rig rig = open_ranks(3, (FgRtOptions){.checked = 1});
     for (uint32_t rank = 0; rank < 3; rank++)
         for (uint32_t i = 0; i < 6; i++)
             ((uint16_t *)(void *)floats(&rig, rank, WHOLE))[i] = rank ? 0x3f80 : 0x4380;
@@ -104,7 +104,7 @@ static void all_reduce_body(FgRtCx *cx)
 static void all_reduce(int *failures)
 {
     for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
-        Rig rig = open_ranks(ranks, (FgRtHostOptions){.checked = 1});
+        Rig rig = open_ranks(ranks, (FgRtOptions){.checked = 1});
         for (uint32_t rank = 0; rank < ranks; rank++) {
             for (int i = 0; i < OWN; i++)
                 ((int64_t *)(void *)floats(&rig, rank, LIMBS))[i] = ((int64_t)1 << 40) * i + rank;
@@ -130,7 +130,7 @@ static void all_reduce_f32_body(FgRtCx *cx)
 
 static void all_reduce_refuses_other_types(int *failures)
 {
-    Rig rig = open_ranks(2, (FgRtHostOptions){0});
+    Rig rig = open_ranks(2, (FgRtOptions){0});
     rig_run(&rig, all_reduce_f32_body);
     CHECK(strstr(fg_rt_status(rig.cx).text, "i64 and f64 only") != NULL);
     rig_close(&rig);
@@ -150,7 +150,7 @@ static void many_body(FgRtCx *cx)
 
 static void many_collectives(int *failures)
 {
-    Rig rig = open_ranks(2, (FgRtHostOptions){0});
+    Rig rig = open_ranks(2, (FgRtOptions){0});
     for (uint32_t rank = 0; rank < 2; rank++)
         for (uint32_t i = 0; i < OWN; i++)
             floats(&rig, rank, SHARD)[i] = (float)(10 * rank + i + 1);
@@ -189,8 +189,7 @@ static void every_fault_ends_every_rank(int *failures)
     for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++)
         for (uint32_t rank = 0; rank < ranks; rank++)
             for (uint64_t call = 1; call <= CALLS; call++) {
-                Rig rig =
-                    open_ranks(ranks, (FgRtHostOptions){.fail_after = call, .fail_rank = rank});
+                Rig rig = open_ranks(ranks, (FgRtOptions){.fail_after = call, .fail_rank = rank});
                 rig_run(&rig, driver_body);
                 rig_run(&rig, driver_body); /* a failed group stays failed and does not hang */
                 for (uint32_t any = 0; any < ranks; any++) {
@@ -206,7 +205,7 @@ static void every_fault_ends_every_rank(int *failures)
 
 static void late_fault_does_not_happen(int *failures)
 {
-    Rig rig = open_ranks(2, (FgRtHostOptions){.fail_after = 6, .fail_rank = 1});
+    Rig rig = open_ranks(2, (FgRtOptions){.fail_after = 6, .fail_rank = 1});
     rig_run(&rig, driver_body);
     rig_check_ok(&rig, "five calls", failures);
     rig_run(&rig, driver_body);
@@ -224,7 +223,7 @@ static void disagree_body(FgRtCx *cx)
 
 static void different_collectives_are_an_error(int *failures)
 {
-    Rig rig = open_ranks(2, (FgRtHostOptions){0});
+    Rig rig = open_ranks(2, (FgRtOptions){0});
     rig_run(&rig, disagree_body);
     CHECK(strstr(fg_rt_status(rig.cx).text,
                  "ranks disagree: rank 0 is at gather of node 0, rank 1 at all_reduce of "
@@ -242,7 +241,7 @@ static void driver_fails_body(FgRtCx *cx)
 
 static void driver_can_end_the_group(int *failures)
 {
-    Rig rig = open_ranks(3, (FgRtHostOptions){0});
+    Rig rig = open_ranks(3, (FgRtOptions){0});
     rig_run(&rig, driver_fails_body);
     FgRtStatus status = fg_rt_status(rig.cx);
     CHECK_STR(status.call, "read");
@@ -263,7 +262,7 @@ static void touched_bytes_are_measured(int *failures)
     FgRtProgram program = {
         .abi = FG_RT_ABI, .ranks = 1, .state_bytes = 1 << 20, .arena_bytes = 7 << 20};
     for (int checked = 0; checked < 2; checked++) {
-        Rig rig = rig_open_program(&program, (FgRtHostOptions){.checked = checked});
+        Rig rig = rig_open_program(&program, (FgRtOptions){.checked = checked});
         uint64_t before = fg_rt_touched_bytes(rig.cx);
         rig_run(&rig, touch_body);
         rig_check_ok(&rig, "fill", failures);
@@ -277,7 +276,7 @@ static void profile_counts_calls(int *failures)
     static const FgRtNode nodes[] = {{.name = "a"}, {.name = "b"}};
     FgRtProgram program = {
         .abi = FG_RT_ABI, .ranks = 1, .state_bytes = 8 << 20, .nodes = nodes, .n_nodes = 2};
-    Rig rig = rig_open_program(&program, (FgRtHostOptions){.profile = 1});
+    Rig rig = rig_open_program(&program, (FgRtOptions){.profile = 1});
     for (int i = 0; i < 3; i++)
         rig_run(&rig, touch_body);
     uint64_t calls;
@@ -291,18 +290,18 @@ static void profile_counts_calls(int *failures)
 static void groups_that_cannot_be(int *failures)
 {
     char error[200];
-    FgRtHostOptions options = {0};
+    FgRtOptions options = {0};
     FgRtProgram old = {.abi = FG_RT_ABI + 1, .ranks = 1};
-    CHECK(!fg_rt_group_new(&old, &options, error, sizeof error));
+    CHECK(!fg_rt_group_new(&old, NULL, &options, error, sizeof error));
     CHECK(strstr(error, "ABI") != NULL);
     FgRtProgram huge = {.abi = FG_RT_ABI, .ranks = 2, .state_bytes = (uint64_t)1 << 62};
-    CHECK(!fg_rt_group_new(&huge, &options, error, sizeof error));
+    CHECK(!fg_rt_group_new(&huge, NULL, &options, error, sizeof error));
     CHECK(strstr(error, "cannot map") != NULL);
 }
 
 static void memory_has_an_end(int *failures)
 {
-    Rig rig = open_ranks(1, (FgRtHostOptions){0});
+    Rig rig = open_ranks(1, (FgRtOptions){0});
     CHECK(fg_rt_memory(rig.cx, BYTES - 1) != NULL);
     CHECK(fg_rt_memory(rig.cx, BYTES) == NULL);
     rig_close(&rig);

@@ -113,7 +113,7 @@ static Rig open_bucket(double clip)
                            .bucket_params = BUCKET_PARAMS,
                            .n_params = 2,
                            .n_buckets = 1};
-    return rig_open_program(&program, (FgRtHostOptions){.checked = 1});
+    return rig_open_program(&program, (FgRtOptions){.checked = 1});
 }
 
 static bool is_gap(uint64_t i)

@@ -1,5 +1,6 @@
 /* Parameters over ranks: initial values and files do not depend on how many there are. */
-#include "runtime/host/elements.h"
+#include "runtime/dtype.h"
+#include "runtime/host/host.h"
 #include "runtime/trainer/safetensors.h"
 #include "runtime/trainer/weights.h"
 #include "tests/runtime/bigram.h"
@@ -12,22 +13,23 @@ enum { N = BIGRAM_VOCAB * BIGRAM_VOCAB };
 
 typedef struct Fixture {
     Bigram bigram;
+    FgRtGroup *group;
     FgStore store;
 } Fixture;
 
 static void fixture_open(Fixture *f, uint32_t ranks, bool bf16)
 {
     bigram_make(&f->bigram, ranks, 1, 1, 0, bf16);
-    fg_store_open(&f->store, &f->bigram.program);
-    for (uint32_t r = 0; r < ranks; r++)
-        f->store.memory[r] = calloc(f->bigram.program.state_bytes, 1);
+    FgRtOptions options = {0};
+    char error[256];
+    f->group = fg_rt_group_new(&f->bigram.program, NULL, &options, error, sizeof error);
+    fg_store_open(&f->store, &f->bigram.program, f->group);
 }
 
 static void fixture_close(Fixture *f)
 {
-    for (uint32_t r = 0; r < f->bigram.program.ranks; r++)
-        free(f->store.memory[r]);
     fg_store_close(&f->store);
+    fg_rt_group_free(f->group);
 }
 
 static void init_is_rank_free(int *failures)
@@ -48,7 +50,8 @@ static void init_is_rank_free(int *failures)
         CHECK(one[N - 1] == fg_init_value(&f.bigram.program.params[0], 42, N - 1));
         /* the second rank's slice starts where the first one's ends */
         uint64_t slice = f.bigram.bucket.elements / ranks;
-        CHECK(memcmp(f.store.memory[1] + f.bigram.bucket.shard, &one[slice], sizeof(float)) == 0);
+        FgRtCx *second = fg_rt_group_rank(f.group, 1);
+        CHECK(memcmp(fg_rt_memory(second, f.bigram.bucket.shard), &one[slice], sizeof(float)) == 0);
         fixture_close(&f);
     }
     fixture_open(&f, 1, false);
@@ -90,7 +93,7 @@ static void masters_and_copies(int *failures)
     fixture_open(&f, 3, true);
     fg_store_set(&f.store, 0, FG_PART_WEIGHT, 0, N, in);
     fg_store_get(&f.store, 0, FG_PART_WEIGHT, 0, N, out);
-    fg_store_get_working(&f.store, 0, working);
+    fg_store_get_working(&f.store, 0, 0, N, working);
     CHECK(memcmp(in, out, sizeof in) == 0);
     CHECK(working[3] == fg_f32_to_bf16(in[3]) && working[N - 1] == fg_f32_to_bf16(in[N - 1]));
     fg_store_set(&f.store, 0, FG_PART_MOMENT2, 20, 5, in);

@@ -62,6 +62,12 @@ static const char *find_runtime(FgArena *arena, const char **out_error)
     return NULL;
 }
 
+const char *fg_runtime_include(FgArena *arena, const char **out_error)
+{
+    const char *runtime = find_runtime(arena, out_error);
+    return runtime ? fg_arena_printf(arena, "%s/include", runtime) : NULL;
+}
+
 static void push_words(FgArena *arena, FgStrVec *argv, const char *words)
 {
     for (;;) {
@@ -99,6 +105,7 @@ static FgStrVec command(FgArena *arena, const FgBuild *build, const char *runtim
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_rt_host.a", runtime));
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_launch.a", runtime));
         push_words(arena, &argv, FG_LINK_FLAGS);
     }
     fg_vec_push(arena, &argv, NULL);

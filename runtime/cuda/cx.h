@@ -55,6 +55,15 @@ static inline void *fg_cuda_at(const FgRtCx *cx, uint64_t offset)
 void fg_cuda_check(FgRtCx *cx, cudaError_t error, const char *what);
 void fg_cuda_raise(FgRtCx *cx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What the kernels take at start-up, outside the plan's memory: tables of parameters' places and a scratch of sums over rows, for
+ * `segments`. NULL: raised. The bytes of device memory belong in the ledger. */
+const void *fg_cuda_segments_new(FgRtCx *cx);
+void fg_cuda_segments_free(const void *segments);
+uint64_t fg_cuda_segments_bytes(const void *segments);
+/* The library handle and the algorithms chosen so far, for `gemm`. NULL: raised. */
+FgCudaGemm *fg_cuda_gemm_new(FgRtCx *cx);
+void fg_cuda_gemm_free(FgCudaGemm *gemm);
+
 /* The kernels: fg_cuda_<call>, same arguments as the call after the stream. */
 #define FG_RT_CALL(name, effects, params, args)                                                                        \
     void fg_cuda_##name(FgRtCx *cx, cudaStream_t stream, uint32_t node, FG_RT_UNPAREN params);

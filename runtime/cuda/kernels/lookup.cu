@@ -1,0 +1,170 @@
+/* Embedding lookup and its gradient.
+ *
+ * The gradient adds the tokens of each row in order, without atomics on floats: a first kernel finds
+ * each token's place in the order by (id, position), by comparing it with all others (a second for
+ * a million tokens would be long, for thousands it is microseconds), then a block a token and share
+ * of the columns sums the row of the tokens that come first of their id. */
+#include "runtime/cuda/kernels/common.cuh"
+
+enum { ORDER_THREADS = 64, ORDER_TILE = 1024, SUM_THREADS = 64, SUM_UNROLL = 8 };
+
+/* The id of a token; a bad one is reported and counts as 0. */
+static __device__ uint32_t checked_id(const int32_t *ids, uint64_t t, uint64_t vocab,
+                                      int *device_error, uint32_t node)
+{
+    int32_t id = ids[t];
+    if (id >= 0 && (uint64_t)id < vocab)
+        return (uint32_t)id;
+    fg_report(device_error, node);
+    return 0;
+}
+
+template <class Word>
+__global__ void lookup_kernel(const int32_t *ids, const Word *w, Word *y, uint64_t words,
+                              uint64_t vocab, int *device_error, uint32_t node)
+{
+    uint64_t t = blockIdx.x;
+    const Word *from = w + checked_id(ids, t, vocab, device_error, node) * words;
+    Word *to = y + t * words;
+#pragma unroll 4
+    for (uint64_t i = threadIdx.x; i < words; i += blockDim.x)
+        to[i] = from[i];
+}
+
+template <class Word>
+static void lookup(FgRtCx *cx, cudaStream_t stream, uint32_t node, const int32_t *ids,
+                   const void *w, void *y, uint64_t tokens, uint64_t bytes, uint64_t vocab)
+{
+    uint64_t words = bytes / sizeof(Word);
+    lookup_kernel<Word><<<(unsigned)tokens, fg_row_threads(words, 2, 256), 0, stream>>>(
+        ids, (const Word *)w, (Word *)y, words, vocab, cx->device_error, node);
+    fg_launched(cx);
+}
+
+void fg_cuda_embedding(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids, uint64_t w,
+                       uint64_t y, uint64_t tokens, uint64_t hidden, uint64_t vocab, uint64_t dt)
+{
+    if (!fg_rows_fit(cx, tokens))
+        return;
+    const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
+    const void *from = fg_cuda_at(cx, w);
+    void *to = fg_cuda_at(cx, y);
+    uint64_t bytes = hidden * fg_dtype_bytes(dt);
+    if (bytes % 16 == 0 && fg_aligned(from) && fg_aligned(to))
+        lookup<uint4>(cx, stream, node, id, from, to, tokens, bytes, vocab);
+    else if (bytes % 4 == 0)
+        lookup<uint32_t>(cx, stream, node, id, from, to, tokens, bytes, vocab);
+    else
+        lookup<uint16_t>(cx, stream, node, id, from, to, tokens, bytes, vocab);
+}
+
+/* Tokens by (id, position): order[place] is the token; count[t] is the number of tokens of t's id
+ * when t is the first of them, else 0; start[t] is t's place. */
+typedef struct Order {
+    uint32_t *order, *count, *start;
+} Order;
+
+__global__ void __launch_bounds__(ORDER_THREADS)
+    order_kernel(const int32_t *ids, uint32_t tokens, uint64_t vocab, Order out, int *device_error,
+                 uint32_t node)
+{
+    __shared__ uint32_t tile[ORDER_TILE];
+    uint32_t t = blockIdx.x * ORDER_THREADS + threadIdx.x;
+    uint32_t id = t < tokens ? checked_id(ids, t, vocab, device_error, node) : 0;
+    uint32_t below = 0, earlier = 0, same = 0;
+    for (uint32_t base = 0; base < tokens; base += ORDER_TILE) {
+        uint32_t n = tokens - base < ORDER_TILE ? tokens - base : ORDER_TILE;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < n; i += ORDER_THREADS) {
+            int32_t other = ids[base + i];
+            tile[i] = other >= 0 && (uint64_t)other < vocab ? (uint32_t)other : 0;
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t other = tile[i];
+            below += other < id;
+            same += other == id;
+            earlier += other == id && base + i < t;
+        }
+    }
+    if (t >= tokens)
+        return;
+    out.order[below + earlier] = t;
+    out.start[t] = below;
+    out.count[t] = earlier == 0 ? same : 0;
+}
+
+template <class T, class W, int V>
+__global__ void __launch_bounds__(SUM_THREADS)
+    sum_kernel(const int32_t *ids, const T *dy, W *dw, uint64_t hidden, uint64_t vocab,
+               uint64_t padding, Order in, bool accumulate)
+{
+    uint32_t t = blockIdx.x, n = in.count[t];
+    uint64_t col = ((uint64_t)blockIdx.y * SUM_THREADS + threadIdx.x) * V;
+    uint64_t row = ids[t] >= 0 && (uint64_t)ids[t] < vocab ? (uint64_t)ids[t] : 0;
+    if (n == 0 || row == padding || col >= hidden)
+        return;
+    const uint32_t *tokens = in.order + in.start[t];
+    float sum[V] = {};
+    for (uint32_t at = 0; at < n; at += SUM_UNROLL) {
+        float d[SUM_UNROLL][V];
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            if (at + u < n)
+                fg_load<V>(dy + tokens[at + u] * hidden + col, d[u]);
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            if (at + u < n)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    sum[j] += d[u][j];
+    }
+    W *to = dw + row * hidden + col;
+    if (accumulate) {
+        float old[V];
+        fg_load<V>(to, old);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            sum[j] = old[j] + sum[j];
+    }
+    fg_store<V>(to, sum);
+}
+
+void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids, uint64_t dy,
+                          uint64_t dw, uint64_t tokens, uint64_t hidden, uint64_t vocab,
+                          uint64_t padding, uint64_t dt, uint64_t wire, uint64_t accumulate,
+                          uint64_t ws, uint64_t ws_bytes)
+{
+    const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
+    uint32_t *space = (uint32_t *)fg_cuda_at(cx, ws);
+    if (!accumulate)
+        fg_cuda_check(cx,
+                      cudaMemsetAsync(fg_cuda_at(cx, dw), 0, vocab * hidden * fg_dtype_bytes(wire),
+                                      stream),
+                      "cudaMemsetAsync");
+    if (!fg_rows_fit(cx, tokens) || hidden == 0)
+        return;
+    uint64_t need = 3 * tokens * sizeof *space;
+    if (!space || ws_bytes < need) {
+        fg_cuda_raise(cx, "the workspace has %" PRIu64 " bytes, %" PRIu64 " are needed",
+                      space ? ws_bytes : 0, need);
+        return;
+    }
+    Order order = {space, space + tokens, space + 2 * tokens};
+    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_THREADS), ORDER_THREADS, 0, stream>>>(
+        id, (uint32_t)tokens, vocab, order, cx->device_error, node);
+    fg_with_floats(cx, dt, wire, [&](auto a, auto b) {
+        typedef decltype(a) T;
+        typedef decltype(b) W;
+        const int V = sizeof(T) == 2 && sizeof(W) == 2 ? 8 : 4;
+        const T *from = (const T *)fg_cuda_at(cx, dy);
+        W *to = (W *)fg_cuda_at(cx, dw);
+        bool wide = hidden % V == 0 && fg_aligned(from) && fg_aligned(to);
+        dim3 grid((unsigned)tokens, (unsigned)fg_ceil(hidden, (wide ? V : 1) * SUM_THREADS));
+        auto *kernel = wide ? sum_kernel<T, W, V> : sum_kernel<T, W, 1>;
+        kernel<<<grid, SUM_THREADS, 0, stream>>>(id, from, to, hidden, vocab, padding, order,
+                                                 accumulate != 0);
+    });
+    fg_launched(cx);
+}

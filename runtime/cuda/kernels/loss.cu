@@ -1,0 +1,139 @@
+/* Cross-entropy over rows of logits, its gradient, and the step's loss.
+ *
+ * Forward: a block a row finds the log-sum-exp in one pass; then one block adds the rows' losses in
+ * f64 in a fixed order. Backward: a block a row, in place where the gradient takes the logits'
+ * memory. Rows whose label is `ignore` count nowhere; a label out of range is reported and counts
+ * like that. */
+#include "runtime/cuda/kernels/softmax.cuh"
+
+enum { SUM_THREADS = 1024 };
+
+template <class T>
+__global__ void lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
+{
+    FgRowSoftmax row = fg_row_softmax(logits + blockIdx.x * cols, cols, wide);
+    if (threadIdx.x == 0)
+        lse[blockIdx.x] = row.most + logf(row.sum);
+}
+
+/* Whether a row counts. */
+static __device__ bool label_counts(int32_t label, int64_t ignore, uint64_t cols, int *device_error,
+                                    uint32_t node)
+{
+    if ((int64_t)label == ignore)
+        return false;
+    if (label >= 0 && (uint64_t)label < cols)
+        return true;
+    fg_report(device_error, node);
+    return false;
+}
+
+template <class T>
+__global__ void __launch_bounds__(SUM_THREADS)
+    loss_kernel(const T *logits, const int32_t *labels, const float *seed, float *loss,
+                const float *lse, uint64_t rows, uint64_t cols, int64_t ignore, int *device_error,
+                uint32_t node)
+{
+    double sum = 0;
+#pragma unroll 4
+    for (uint64_t row = threadIdx.x; row < rows; row += SUM_THREADS) {
+        int32_t label = labels[row];
+        if (label_counts(label, ignore, cols, device_error, node))
+            sum += (double)lse[row] - (double)fg_get(logits + row * cols + (uint64_t)label);
+    }
+    sum = fg_block_sum(sum);
+    if (threadIdx.x == 0)
+        *loss = (float)((seed ? (double)*seed : 1.0) * sum);
+}
+
+void fg_cuda_cross_entropy(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t logits,
+                           uint64_t labels, uint64_t seed, uint64_t loss, uint64_t lse,
+                           uint64_t rows, uint64_t cols, uint64_t ignore, uint64_t dt)
+{
+    if (rows > 0 && !fg_rows_fit(cx, rows))
+        return;
+    fg_with_float(cx, dt, [&](auto tag) {
+        typedef decltype(tag) T;
+        const T *x = (const T *)fg_cuda_at(cx, logits);
+        float *row_lse = (float *)fg_cuda_at(cx, lse);
+        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
+        if (rows > 0)
+            lse_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(x, row_lse, cols, fg_aligned(x));
+        loss_kernel<T><<<1, SUM_THREADS, 0, stream>>>(
+            x, (const int32_t *)fg_cuda_at(cx, labels), (const float *)fg_cuda_at(cx, seed),
+            (float *)fg_cuda_at(cx, loss), row_lse, rows, cols, (int64_t)ignore, cx->device_error,
+            node);
+    });
+    fg_launched(cx);
+}
+
+template <class T>
+__global__ void back_kernel(const T *logits, const int32_t *labels, const float *lse,
+                            const float *seed, const float *dloss, T *dlogits, uint64_t cols,
+                            int64_t ignore, bool wide, int *device_error, uint32_t node)
+{
+    const int V = FgElement<T>::PER_16;
+    const T *x = logits + blockIdx.x * cols;
+    T *dx = dlogits + blockIdx.x * cols;
+    int32_t label = labels[blockIdx.x];
+    if (!label_counts(label, ignore, cols, device_error, node)) {
+        fg_each(
+            dx, cols, wide, [&](uint64_t i) { fg_put(dx + i, 0.0f); },
+            [&](uint64_t i) {
+                float zero[V] = {};
+                fg_store<V>(dx + i, zero);
+            });
+        return;
+    }
+    float factor = (seed ? *seed : 1.0f) * (dloss ? *dloss : 1.0f), base = lse[blockIdx.x];
+    float target = fg_get(x + label);
+    __syncthreads(); /* the target is read before its place is written */
+    fg_each(
+        x, cols, wide,
+        [&](uint64_t i) { fg_put(dx + i, fg_soft_exp<T>(fg_get(x + i) - base) * factor); },
+        [&](uint64_t i) {
+            float v[V];
+            fg_load<V>(x + i, v);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                v[j] = fg_soft_exp<T>(v[j] - base) * factor;
+            fg_store<V>(dx + i, v);
+        });
+    __syncthreads();
+    if (threadIdx.x == 0)
+        fg_put(dx + label, (expf(target - base) - 1.0f) * factor);
+}
+
+void fg_cuda_cross_entropy_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t logits,
+                                uint64_t labels, uint64_t lse, uint64_t seed, uint64_t dloss,
+                                uint64_t dlogits, uint64_t rows, uint64_t cols, uint64_t ignore,
+                                uint64_t dt)
+{
+    if (!fg_rows_fit(cx, rows))
+        return;
+    fg_with_float(cx, dt, [&](auto tag) {
+        typedef decltype(tag) T;
+        const T *x = (const T *)fg_cuda_at(cx, logits);
+        T *dx = (T *)fg_cuda_at(cx, dlogits);
+        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
+        back_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(
+            x, (const int32_t *)fg_cuda_at(cx, labels), (const float *)fg_cuda_at(cx, lse),
+            (const float *)fg_cuda_at(cx, seed), (const float *)fg_cuda_at(cx, dloss), dx, cols,
+            (int64_t)ignore, fg_aligned(x) && fg_aligned(dx), cx->device_error, node);
+    });
+    fg_launched(cx);
+}
+
+__global__ void loss_add_kernel(const float *loss, double *acc, bool accumulate)
+{
+    *acc = (accumulate ? *acc : 0.0) + (double)*loss;
+}
+
+void fg_cuda_loss_add(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t loss, uint64_t acc,
+                      uint64_t accumulate)
+{
+    (void)node;
+    loss_add_kernel<<<1, 1, 0, stream>>>((const float *)fg_cuda_at(cx, loss),
+                                         (double *)fg_cuda_at(cx, acc), accumulate != 0);
+    fg_launched(cx);
+}

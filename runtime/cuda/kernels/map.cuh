@@ -1,0 +1,66 @@
+/* Calls that treat every element alike: one kernel template serves them.
+ *
+ * A functor takes up to two operands, and the result's old value where the call accumulates. The
+ * result may be an operand's memory: a thread reads its elements before it writes them. */
+#ifndef FG_RUNTIME_CUDA_KERNELS_MAP_CUH
+#define FG_RUNTIME_CUDA_KERNELS_MAP_CUH
+
+#include "runtime/cuda/kernels/common.cuh"
+
+enum { FG_MAP_THREADS = 256, FG_MAP_UNROLL = 2 };
+
+/* y = f(a, b, old y); b is read when N is 2, y when OLD. `packs` of V elements, then single ones.
+ */
+template <int N, bool OLD, class F, class In, class Out>
+__global__ void __launch_bounds__(FG_MAP_THREADS)
+    fg_map_kernel(F f, const In *a, const In *b, Out *y, uint64_t n, uint64_t packs)
+{
+    const int V = FgElement<In>::PER_16 > FgElement<Out>::PER_16 ? FgElement<In>::PER_16
+                                                                : FgElement<Out>::PER_16;
+    const uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
+    uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
+    for (uint64_t at = first; at < packs; at += all * FG_MAP_UNROLL) {
+        float va[FG_MAP_UNROLL][V], vb[FG_MAP_UNROLL][V], old[FG_MAP_UNROLL][V];
+#pragma unroll
+        for (int u = 0; u < FG_MAP_UNROLL; u++) {
+            uint64_t i = at + u * all;
+            if (i < packs) {
+                fg_load<V>(a + i * V, va[u]);
+                if constexpr (N == 2)
+                    fg_load<V>(b + i * V, vb[u]);
+                if constexpr (OLD)
+                    fg_load<V>(y + i * V, old[u]);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < FG_MAP_UNROLL; u++) {
+            uint64_t i = at + u * all;
+            if (i < packs) {
+                float out[V];
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    out[j] = f(va[u][j], N == 2 ? vb[u][j] : 0.0f, OLD ? old[u][j] : 0.0f);
+                fg_store<V>(y + i * V, out);
+            }
+        }
+    }
+    for (uint64_t i = packs * V + first; i < n; i += all)
+        fg_put(y + i, f(fg_get(a + i), N == 2 ? fg_get(b + i) : 0.0f, OLD ? fg_get(y + i) : 0.0f));
+}
+
+template <int N, bool OLD, class In, class Out, class F>
+static void fg_map(FgRtCx *cx, cudaStream_t stream, F f, const void *a, const void *b, void *y,
+                uint64_t n)
+{
+    if (n == 0)
+        return;
+    const int V = FgElement<In>::PER_16 > FgElement<Out>::PER_16 ? FgElement<In>::PER_16
+                                                                : FgElement<Out>::PER_16;
+    uint64_t packs = fg_aligned(a) && fg_aligned(b) && fg_aligned(y) ? n / V : 0;
+    unsigned blocks = fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS * FG_MAP_UNROLL, 32);
+    fg_map_kernel<N, OLD><<<blocks, FG_MAP_THREADS, 0, stream>>>(f, (const In *)a, (const In *)b, (Out *)y, n,
+                                                       packs);
+    fg_launched(cx);
+}
+
+#endif

@@ -1,7 +1,7 @@
 # Targets for people: format, lint, goldens.
 
 file(GLOB_RECURSE FG_C_FILES CONFIGURE_DEPENDS
-  base/*.[ch] ir/*.[ch] frontend/*.[ch] passes/*.[ch] codegen/*.[ch] runtime/*.[ch] tools/*.[ch] tests/*.[ch])
+  base/*.[ch] ir/*.[ch] frontend/*.[ch] passes/*.[ch] readback/*.[ch] codegen/*.[ch] runtime/*.[ch] tools/*.[ch] tests/*.[ch])
 set(FG_C_SOURCES ${FG_C_FILES})
 list(FILTER FG_C_SOURCES INCLUDE REGEX "\\.c$")
 

@@ -3,7 +3,7 @@
  * It is written apart from the passes that make schedules and shares no code with them: it has its
  * own idea of liveness (what bytes hold) and of order (happens-before). It looks at a trace
  * (trace.h), which is made from a module (check_ir.c) or from an emitted program
- * (codegen/readback). What it shows:
+ * (readback/). What it shows:
  *
  *   check_memory.c   every buffer lies aligned inside its region; states + arena within the budget
  *   check_clock.c    waits make no cycle; a communicator keeps to one stream; two accesses to the

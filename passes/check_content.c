@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE };
+enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE, R_SPOILT };
 
 static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
 {
@@ -86,6 +86,10 @@ static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t valu
         fg_check_fail(check, node, R_RELEASED,
                       "it reads %s after its release %s; release it later or gather it again",
                       fg_check_value_text(check, value), fg_check_node_text(check, release));
+    } else if (fact->reduced && node->kind != FG_TRACE_REDUCE_SCATTER) {
+        fg_check_fail(check, node, R_SPOILT,
+                      "it reads %s after its reduction, which may have spoilt it",
+                      fg_check_value_text(check, value));
     } else if (maker == FG_TRACE_GATHER) {
         uint32_t bucket = walk->trace->nodes.data[fact->writer].bucket;
         if (bucket < walk->trace->buckets.len && fact->version != walk->buckets[bucket].version)
@@ -142,7 +146,7 @@ static void run_node(FgCheckWalk *walk, const FgTraceNode *node, FgTraceAccessVe
     fg_check_accesses(walk->check, node, accesses);
     for (uint32_t i = 0; i < accesses->len; i++) {
         const FgTraceAccess *access = &accesses->data[i];
-        if (access->write && is_slice(walk, access->buffer))
+        if (access->write && !access->scratch && is_slice(walk, access->buffer))
             fg_check_slice(walk, node, access->buffer);
         else if (access->read)
             read_value(walk, node, access->buffer);
@@ -151,7 +155,7 @@ static void run_node(FgCheckWalk *walk, const FgTraceNode *node, FgTraceAccessVe
     uint32_t version =
         node->bucket < walk->trace->buckets.len ? walk->buckets[node->bucket].version : 0;
     for (uint32_t i = 0; i < accesses->len; i++)
-        if (accesses->data[i].write)
+        if (accesses->data[i].write && !(accesses->data[i].read && accesses->data[i].scratch))
             write_value(walk, node->id, accesses->data[i].buffer, version);
 }
 

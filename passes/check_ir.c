@@ -126,6 +126,7 @@ static uint32_t inplace(const FgNode *node, uint32_t i)
     return taken && can && node->n_results ? node->results[0] : FG_NO_ID;
 }
 
+/* A reduction may spoil the buffer that it reduces. */
 static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
 {
     FG_VEC(FgTraceAccess) list = {0};
@@ -135,6 +136,8 @@ static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
             fg_vec_push(cx->arena, &list,
                         ((FgTraceAccess){.buffer = node->operands[i],
                                          .read = true,
+                                         .write = node->op == FG_OP_reduce_scatter,
+                                         .scratch = node->op == FG_OP_reduce_scatter,
                                          .inplace = inplace(node, i)}));
     for (uint32_t i = 0; i < node->n_results; i++)
         if (node->results[i] != FG_NO_ID)

@@ -4,6 +4,7 @@
 #define FG_PASSES_COMPILE_H
 
 #include "passes/passes.h"
+#include "passes/trace.h"
 
 /* ---- ledger: bytes over time by class (passes/liveness.c) ---- */
 typedef struct FgLedger {
@@ -72,12 +73,8 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
 void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
                         double *out_us);
 
-/* The proof (passes/check.c): shares no code with the passes that made the schedule. Reports every
- * violation it finds (at most 20) as FG_D_NOT_PROVED and returns false. `budget` bounds state_bytes
- * + arena_bytes. */
-typedef struct FgProof {
-    uint32_t nodes, gathers, waits, reuses; /* what was shown, for the summary */
-} FgProof;
+/* The proof of a module (passes/check.c, trace.h): shares no code with the passes that made the
+ * schedule. */
 bool fg_check(FgArena *scratch, const FgModule *sched, uint64_t budget, FgProof *out);
 
 #endif

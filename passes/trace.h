@@ -1,6 +1,6 @@
 /* What the checker looks at: a schedule as buffers, accesses, streams and waits, whoever states it.
  *
- * Two sources make a trace: check_ir.c from a module at level sched, and codegen/readback from the
+ * Two sources make a trace: check_ir.c from a module at level sched, and readback/ from the
  * calls of an emitted program. The proof (check.c) is the same for both. Ids index the tables. */
 #ifndef FG_PASSES_TRACE_H
 #define FG_PASSES_TRACE_H
@@ -40,7 +40,7 @@ typedef struct FgTraceBuffer {
 typedef struct FgTraceAccess {
     uint32_t buffer;
     bool read, write;
-    bool scratch;     /* what is written is never read */
+    bool scratch;     /* what is written is never read; with read: an operand that is spoilt */
     uint32_t inplace; /* a read: the result that may take exactly this memory, or FG_NO_ID */
 } FgTraceAccess;
 
@@ -96,12 +96,15 @@ typedef struct FgTrace {
     FG_VEC(FgTraceFunc) funcs;
 } FgTrace;
 
-typedef struct FgProof FgProof;
+typedef struct FgProof {
+    uint32_t nodes, gathers, waits, reuses; /* what was shown, for the summary */
+} FgProof;
 
 /* The trace of a module at level sched, in `arena`. Nodes and buffers keep the ids of the module.
  */
 void fg_trace_module(FgArena *arena, const FgModule *sched, FgTrace *out);
-/* The proof (compile.h says what it shows). */
+/* The proof (check.c says what it shows). Reports every violation it finds (at most 20) as
+ * FG_D_NOT_PROVED and returns false. `budget` bounds state_bytes + arena_bytes. */
 bool fg_check_trace(FgArena *scratch, const FgTrace *trace, uint64_t budget, FgProof *out);
 
 #endif

@@ -33,7 +33,7 @@ need() {
 }
 
 # What building takes, and what trained programs are compiled with.
-build_packages=(gcc libc6-dev cmake ninja-build libjansson-dev libopenblas-serial-dev python3)
+build_packages=(gcc libc6-dev cmake ninja-build libjansson-dev libopenblas-serial-dev libclang-19-dev python3)
 
 # build_all: configures once and builds everything in build/.
 build_all() {

@@ -21,6 +21,7 @@ static const Verb verbs[] = {
     {"dump", FG_VERB_DUMP, fg_cmd_dump},
     {"diff", FG_VERB_DIFF, fg_cmd_diff},
     {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
+    {"verify", FG_VERB_VERIFY, fg_cmd_verify},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
 

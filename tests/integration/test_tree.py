@@ -12,9 +12,10 @@ MAY_INCLUDE = {
     "ir": {"base", "ir"},
     "frontend": {"base", "ir", "frontend"},
     "passes": {"base", "ir", "passes"},
+    "readback": {"base", "ir", "passes", "readback"},
     "codegen": {"base", "ir", "codegen"},
     "runtime": {"runtime"},
-    "tools": {"base", "ir", "frontend", "passes", "codegen", "tools"},
+    "tools": {"base", "ir", "frontend", "passes", "readback", "codegen", "tools"},
 }
 # The host runtime is below the trainer.
 LOWER_RUNTIME = "runtime/host/"

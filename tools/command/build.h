@@ -17,4 +17,7 @@ typedef struct FgBuild {
 /* False with *out_error, arena-owned. *out_ms is the time that the compiler took. */
 bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error);
 
+/* The folder of the runtime's header; NULL with *out_error, arena-owned. */
+const char *fg_runtime_include(FgArena *arena, const char **out_error);
+
 #endif

@@ -3,6 +3,7 @@
 #include "codegen/codegen.h"
 #include "tools/command/build.h"
 #include "tools/command/session.h"
+#include "tools/command/verify.h"
 
 #include <string.h>
 
@@ -87,17 +88,41 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
     return FG_EXIT_OK;
 }
 
-static FgExit write_report(FgSession *s, const FgCompiled *c, double cc_ms)
+static FgExit write_report(FgSession *s, const FgCompiled *c, double cc_ms, double verify_ms)
 {
     const char *path = s->flags->values[FG_FLAG_report], *error;
     FgBuf text;
     if (!path)
         return FG_EXIT_OK;
     fg_buf_init(&text, s->arena);
-    fg_report_json(s->arena, c, cc_ms, &text);
+    fg_report_json(s->arena, c, cc_ms, verify_ms, &text);
     if (!fg_file_write(s->arena, path, fg_buf_text(&text), text.len, &error))
         return fg_session_fail(s, error);
     return FG_EXIT_OK;
+}
+
+/* Reads the emitted text back and proves that it is the plan; *out_said is for the summary. What
+ * is not proved is a bug of ours, and nothing is written. */
+static FgExit verify(FgSession *s, const FgCompiled *c, const char *text, double *out_ms,
+                     const char **out_said)
+{
+    const char *why;
+    FgReadback proof;
+    *out_said = "emitted program not read back (--no-verify)";
+    if (s->flags->values[FG_FLAG_no_verify])
+        return FG_EXIT_OK;
+    if (!fg_readback_available(s->arena, &why)) {
+        *out_said = fg_arena_printf(s->arena, "emitted program not read back: %s", why);
+        return FG_EXIT_OK;
+    }
+    *out_said = "emitted program read back and checked";
+    if (fg_verify_text(s, "emitted.c", text, strlen(text), c->module, &proof, out_ms))
+        return FG_EXIT_OK;
+    fg_session_flush(s);
+    fputs("foregather compile: internal error: the emitted program is not proved; this is a bug "
+          "in foregather, please report it\n",
+          stderr);
+    return FG_EXIT_INTERNAL;
 }
 
 /* How to run what was made: programs in the current folder need "./". */
@@ -113,14 +138,15 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
 {
     FgSession s;
     FgCompiled compiled = {0};
-    double cc_ms = 0;
+    double cc_ms = 0, verify_ms = 0;
+    const char *said;
     FgExit code = fg_session_open(&s, arena, flags);
     if (code != FG_EXIT_OK)
         return code;
     FgCompileOptions options = fg_session_options(&s);
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {
-        FgExit reported = write_report(&s, &compiled, 0);
+        FgExit reported = write_report(&s, &compiled, 0, 0);
         if (reported != FG_EXIT_OK)
             return reported;
         fg_print_refusal(&s, &compiled);
@@ -128,12 +154,15 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
     if (code != FG_EXIT_OK)
         return code;
     Target target = target_of(&s);
-    code = write_target(&s, &target, emit(&s, &compiled), &cc_ms);
+    const char *text = emit(&s, &compiled);
+    code = verify(&s, &compiled, text, &verify_ms, &said);
     if (code == FG_EXIT_OK)
-        code = write_report(&s, &compiled, cc_ms);
+        code = write_target(&s, &target, text, &cc_ms);
+    if (code == FG_EXIT_OK)
+        code = write_report(&s, &compiled, cc_ms, verify_ms);
     if (code != FG_EXIT_OK)
         return code;
-    FgWrote wrote = {target.output, run_text(arena, &target)};
+    FgWrote wrote = {target.output, run_text(arena, &target), said};
     fg_session_flush(&s);
     fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
     return FG_EXIT_OK;

@@ -23,6 +23,7 @@ typedef enum FgVerb {
     FG_VERB_DUMP = 2,
     FG_VERB_DIFF = 4,
     FG_VERB_TOKENS = 8,
+    FG_VERB_VERIFY = 16,
     FG_VERBS_PLAN = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF
 } FgVerb;
 
@@ -64,5 +65,6 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_verify(FgArena *arena, const FgFlags *flags);
 
 #endif

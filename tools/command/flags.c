@@ -33,6 +33,8 @@ const char *fg_verb_name(FgVerb verb)
         return "diff";
     case FG_VERB_TOKENS:
         return "tokens";
+    case FG_VERB_VERIFY:
+        return "verify";
     case FG_VERBS_PLAN:
     default:
         return "";

@@ -31,6 +31,13 @@ static const Page pages[] = {
      "Makes a token file (llm.c's form, 16 bits a token) from text: the files one after the "
      "other.\n",
      "  foregather tokens --bytes README.md docs/ir.md -o data.bin\n"},
+    {FG_VERB_VERIFY, "verify PROGRAM.c [--plan PLAN.fg]",
+     "Reads an emitted program back and proves it: accesses in order, reads that find what was\n"
+     "written, one release a gather, everything inside the memory offered; with a plan, that the\n"
+     "program is that plan, call by call. docs/proof.md says what the proof rests on.\n",
+     "  foregather compile examples/tiny-llama.json --emit c -o tiny.c\n"
+     "  foregather dump examples/tiny-llama.json -o tiny.fg\n"
+     "  foregather verify tiny.c --plan tiny.fg\n"},
 };
 #define N_PAGES (sizeof pages / sizeof *pages)
 
@@ -47,6 +54,7 @@ void fg_help(FgArena *arena)
           "  dump MODEL             print the IR at any stage\n"
           "  diff MODEL | A.fg B.fg compare ZeRO-3 with the compiled schedule, or two dumps\n"
           "  tokens --bytes FILE... make a token file from text\n"
+          "  verify PROGRAM.c       prove an emitted program\n"
           "  help VERB              what a verb does, and its flags\n"
           "  --version\n"
           "\n"

@@ -34,7 +34,7 @@ static void put_times(FgBuf *out, const FgCompiled *compiled)
     fg_buf_puts(out, "},\n");
 }
 
-void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, FgBuf *out)
+void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double verify_ms, FgBuf *out)
 {
     const FgLedger *ledger = &c->ledger;
     fg_buf_printf(out, "{\n  \"fits\": %s,\n", c->fits ? "true" : "false");
@@ -55,5 +55,5 @@ void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, FgBuf *ou
     put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);
     fg_buf_printf(out, "  \"fingerprint\": \"%016" PRIx64 "\",\n", c->fingerprint);
     put_times(out, c);
-    fg_buf_printf(out, "  \"cc_ms\": %.3f\n}\n", cc_ms);
+    fg_buf_printf(out, "  \"verify_ms\": %.3f,\n  \"cc_ms\": %.3f\n}\n", verify_ms, cc_ms);
 }

@@ -30,6 +30,7 @@ FgExit fg_session_fail(FgSession *session, const char *message);
 /* ---- summary.c ---- */
 typedef struct FgWrote {
     const char *path, *run; /* what was written, and how to run it; run may be NULL */
+    const char *read_back;  /* whether the emitted program was proved again */
 } FgWrote;
 void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWrote *wrote,
                       FILE *out);
@@ -38,6 +39,7 @@ void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWr
 void fg_print_refusal(FgSession *session, const FgCompiled *compiled);
 
 /* ---- report.c ---- */
-void fg_report_json(FgArena *arena, const FgCompiled *compiled, double cc_ms, FgBuf *out);
+void fg_report_json(FgArena *arena, const FgCompiled *compiled, double cc_ms, double verify_ms,
+                    FgBuf *out);
 
 #endif

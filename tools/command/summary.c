@@ -143,16 +143,16 @@ static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
             plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none");
 }
 
-static void put_proof(const FgSession *s, const FgCompiled *c, FILE *out)
+static void put_proof(const FgSession *s, const FgCompiled *c, const char *read_back, FILE *out)
 {
     uint64_t nodes = 0;
     for (uint32_t i = 0; i < c->module->funcs.len; i++)
         nodes += c->module->funcs.data[i].order.len;
     fprintf(out,
             "proved    %s nodes: order, lifetimes, %s address reuse%s ordered by %u waits, peak "
-            "within budget\n",
+            "within budget\n          %s\n",
             fg_count_text(s->arena, nodes), fg_count_text(s->arena, c->reuses), plural(c->reuses),
-            c->waits);
+            c->waits, read_back);
 }
 
 void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, FILE *out)
@@ -166,7 +166,7 @@ void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, F
     put_memory(s, c, out);
     put_time(s, c, out);
     put_choices(s, c, out);
-    put_proof(s, c, out);
+    put_proof(s, c, wrote->read_back, out);
     fprintf(out, "wrote     %s%s%s%s   plan fingerprint %016" PRIx64 "\n", wrote->path,
             wrote->run ? " (run with: " : "", wrote->run ? wrote->run : "", wrote->run ? ")" : "",
             c->fingerprint);

@@ -1,0 +1,256 @@
+/* What a call does: the annotation of its declaration, read with the call's arguments.
+ *
+ * The grammar stands in docs/runtime.md. The host runtime's checked mode has a reader of its own:
+ * two readers of one text, so that a slip in one shows. */
+#include "readback/internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+typedef struct Reader {
+    FgRbEval *eval;
+    const FgRbCall *call;
+    const char *at;
+    const char *wrong; /* the first thing that went wrong; nothing is read after it */
+} Reader;
+
+static void wrong(Reader *reader, const char *what)
+{
+    if (!reader->wrong)
+        reader->wrong = what;
+}
+
+static bool accept(Reader *reader, char sign)
+{
+    while (*reader->at == ' ')
+        reader->at++;
+    if (reader->wrong || *reader->at != sign)
+        return false;
+    reader->at++;
+    return true;
+}
+
+static void expect(Reader *reader, char sign)
+{
+    if (!accept(reader, sign))
+        wrong(reader, fg_arena_printf(reader->eval->arena, "'%c' is missing", sign));
+}
+
+static const char *word(Reader *reader)
+{
+    while (*reader->at == ' ')
+        reader->at++;
+    size_t n = 0;
+    while (isalnum((unsigned char)reader->at[n]) || reader->at[n] == '_')
+        n++;
+    if (n == 0)
+        wrong(reader, "a name is missing");
+    const char *text = fg_arena_strndup(reader->eval->arena, reader->at, n);
+    reader->at += n;
+    return text;
+}
+
+/* ---- arguments ---- */
+
+int fg_rb_param(const FgRbEntry *entry, const char *name)
+{
+    for (uint32_t i = 0; i < entry->params.len; i++)
+        if (!strcmp(entry->params.data[i], name))
+            return (int)i;
+    return -1;
+}
+
+uint64_t fg_rb_arg(const FgRbCall *call, const char *name, uint64_t otherwise)
+{
+    int at = fg_rb_param(call->entry, name);
+    return at < 0 || call->args[at].kind != FG_RB_INT ? otherwise : call->args[at].u;
+}
+
+static uint32_t argument(Reader *reader, const char *name)
+{
+    int at = reader->wrong ? -1 : fg_rb_param(reader->call->entry, name);
+    if (at >= 0 && reader->call->args[at].kind == FG_RB_INT)
+        return (uint32_t)at;
+    wrong(reader, fg_arena_printf(reader->eval->arena, "'%s' is no integer argument", name));
+    return 0;
+}
+
+static uint64_t value_of(Reader *reader, uint32_t arg)
+{
+    return reader->wrong ? 0 : reader->call->args[arg].u;
+}
+
+/* ---- expressions ---- */
+
+static uint64_t sum(Reader *reader, int depth);
+
+static uint64_t number(Reader *reader, const char *text)
+{
+    uint64_t value = 0;
+    for (; *text; text++) {
+        if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
+            wrong(reader, "a number is malformed");
+    }
+    return value;
+}
+
+static uint64_t element_size(Reader *reader)
+{
+    expect(reader, '(');
+    uint32_t arg = argument(reader, word(reader));
+    expect(reader, ')');
+    uint64_t bytes = fg_rb_dtype_bytes(value_of(reader, arg));
+    if (bytes == 0 && !reader->wrong)
+        wrong(reader, fg_arena_printf(reader->eval->arena, "argument '%s' is no dtype",
+                                      reader->call->entry->params.data[arg]));
+    return bytes;
+}
+
+static uint64_t factor(Reader *reader, int depth)
+{
+    if (depth > 20)
+        wrong(reader, "it is nested too deep");
+    if (accept(reader, '(')) {
+        uint64_t value = reader->wrong ? 0 : sum(reader, depth + 1);
+        expect(reader, ')');
+        return value;
+    }
+    const char *name = word(reader);
+    if (reader->wrong)
+        return 0;
+    if (isdigit((unsigned char)*name))
+        return number(reader, name);
+    if (!strcmp(name, "ranks"))
+        return reader->eval->tables->ranks;
+    if (!strcmp(name, "rank")) {
+        reader->eval->used_rank = true;
+        return reader->eval->rank;
+    }
+    if (!strcmp(name, "size"))
+        return element_size(reader);
+    return value_of(reader, argument(reader, name));
+}
+
+static uint64_t term(Reader *reader, int depth)
+{
+    uint64_t value = factor(reader, depth);
+    while (!reader->wrong) {
+        if (accept(reader, '*')) {
+            if (__builtin_mul_overflow(value, factor(reader, depth), &value))
+                wrong(reader, "a size overflows");
+        } else if (accept(reader, '/')) {
+            uint64_t divisor = factor(reader, depth);
+            if (divisor == 0)
+                wrong(reader, "it divides by zero");
+            else if (value % divisor)
+                wrong(reader, "a size does not divide evenly");
+            else
+                value /= divisor;
+        } else {
+            break;
+        }
+    }
+    return value;
+}
+
+static uint64_t sum(Reader *reader, int depth)
+{
+    uint64_t value = term(reader, depth);
+    while (accept(reader, '+'))
+        if (__builtin_add_overflow(value, term(reader, depth), &value))
+            wrong(reader, "a size overflows");
+    return value;
+}
+
+/* ---- effects ---- */
+
+/* The arguments of the effects that name a range: false when the buffer is absent. */
+static bool range(Reader *reader, const char *kind, FgRbEffect *out)
+{
+    const char *name = word(reader);
+    out->arg = argument(reader, name);
+    expect(reader, ',');
+    out->bytes = sum(reader, 0);
+    if (!strcmp(kind, "fresh")) {
+        expect(reader, ',');
+        if (value_of(reader, argument(reader, word(reader))))
+            out->kind = FG_RB_UPDATE;
+    }
+    expect(reader, ')');
+    out->at = value_of(reader, out->arg);
+    out->scratch = !strcmp(name, "ws");
+    return out->at != FG_RB_NONE;
+}
+
+/* Effects about streams and events, and rules: `out->at` and `out->bytes` are their arguments. */
+static void other(Reader *reader, FgRbEffect *out)
+{
+    if (out->kind == FG_RB_COMM) {
+        const char *name = word(reader);
+        out->bytes = !strcmp(name, "gather") ? 1 : !strcmp(name, "reduce") ? 2 : 0;
+        if (!out->bytes)
+            wrong(reader, "there is no such communicator");
+    } else if (out->kind != FG_RB_JOIN) {
+        out->arg = argument(reader, word(reader));
+        expect(reader, ',');
+        out->other = argument(reader, word(reader));
+        out->at = value_of(reader, out->arg);
+        out->bytes = value_of(reader, out->other);
+    }
+    expect(reader, ')');
+}
+
+static bool effect(Reader *reader, FgRbEffect *out)
+{
+    static const struct {
+        const char *name;
+        FgRbEffectKind kind;
+    } kinds[] = {{"read", FG_RB_READ},   {"write", FG_RB_WRITE},     {"update", FG_RB_UPDATE},
+                 {"fresh", FG_RB_WRITE}, {"release", FG_RB_RELEASE}, {"inplace", FG_RB_INPLACE},
+                 {"comm", FG_RB_COMM},   {"record", FG_RB_RECORD},   {"wait", FG_RB_WAIT},
+                 {"join", FG_RB_JOIN}};
+    const uint32_t n = sizeof kinds / sizeof *kinds;
+    const char *name = word(reader);
+    uint32_t k = 0;
+    while (k < n && strcmp(kinds[k].name, name))
+        k++;
+    *out = (FgRbEffect){0};
+    if (k == n) {
+        wrong(reader, fg_arena_printf(reader->eval->arena, "'%s' is no effect", name));
+        return false;
+    }
+    out->kind = kinds[k].kind;
+    expect(reader, '(');
+    switch (out->kind) {
+    case FG_RB_READ:
+    case FG_RB_WRITE:
+    case FG_RB_UPDATE:
+    case FG_RB_RELEASE:
+        return range(reader, name, out);
+    case FG_RB_INPLACE:
+    case FG_RB_COMM:
+    case FG_RB_RECORD:
+    case FG_RB_WAIT:
+    case FG_RB_JOIN:
+    default:
+        other(reader, out);
+        return true;
+    }
+}
+
+bool fg_rb_effects(FgRbEval *eval, const FgRbCall *call, FgRbEffectVec *out)
+{
+    Reader reader = {.eval = eval, .call = call, .at = call->entry->effects};
+    out->len = 0;
+    while (!reader.wrong && *reader.at) {
+        FgRbEffect one;
+        if (*reader.at == ' ')
+            reader.at++;
+        else if (effect(&reader, &one))
+            fg_vec_push(eval->arena, out, one);
+    }
+    return !reader.wrong ||
+           fg_rb_fail(eval->diags, call->loc, "the effects of fg_rt_%s cannot be told: %s",
+                      call->entry->name, reader.wrong);
+}

@@ -1,0 +1,172 @@
+/* Choosing algorithms of matrix products by measurement, and the file that keeps the choice. */
+#include "runtime/cuda/gemm_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 24, WARM = 2, RUNS = 8 };
+
+/* Microseconds of one run; negative when the algorithm does not run. */
+static double measure(FgRtCx *cx, cudaStream_t stream, const FgGemmPlan *plan,
+                      const cublasLtMatmulAlgo_t *algo, const cudaEvent_t events[2])
+{
+    for (int i = 0; i < WARM; i++)
+        if (fg_cuda_gemm_launch(cx, stream, plan, algo) != CUBLAS_STATUS_SUCCESS)
+            return -1;
+    fg_cuda_check(cx, cudaEventRecord(events[0], stream), "cudaEventRecord");
+    for (int i = 0; i < RUNS; i++)
+        if (fg_cuda_gemm_launch(cx, stream, plan, algo) != CUBLAS_STATUS_SUCCESS)
+            return -1;
+    fg_cuda_check(cx, cudaEventRecord(events[1], stream), "cudaEventRecord");
+    fg_cuda_check(cx, cudaEventSynchronize(events[1]), "cudaEventSynchronize");
+    float ms = 0;
+    fg_cuda_check(cx, cudaEventElapsedTime(&ms, events[0], events[1]), "cudaEventElapsedTime");
+    return (double)ms * 1e3 / (double)RUNS;
+}
+
+static void tune_plan(FgRtCx *cx, cudaStream_t stream, FgGemmPlan *plan,
+                      const cudaEvent_t events[2])
+{
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int n = fg_cuda_gemm_candidates(cx, plan, found, CANDIDATES);
+    double best = 0;
+    for (int i = 0; i < n && !cx->fail.failed; i++) {
+        if (found[i].state != CUBLAS_STATUS_SUCCESS)
+            continue;
+        double us = measure(cx, stream, plan, &found[i].algo, events);
+        if (us > 0 && (best == 0 || us < best)) {
+            best = us;
+            plan->algo = found[i].algo;
+        }
+    }
+    plan->us = best;
+}
+
+void fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream)
+{
+    cudaEvent_t events[2] = {NULL, NULL};
+    fg_cuda_check(cx, cudaEventCreate(&events[0]), "cudaEventCreate");
+    fg_cuda_check(cx, cudaEventCreate(&events[1]), "cudaEventCreate");
+    for (size_t i = 0; i < cx->gemm->n_plans && !cx->fail.failed; i++)
+        tune_plan(cx, stream, cx->gemm->plans[i], events);
+    for (int i = 0; i < 2; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+}
+
+/* ---- the file ---- */
+
+static const char heading[] = "foregather-gemm 1";
+
+static bool device_name(FgRtCx *cx, char *out, size_t bytes)
+{
+    int device = 0;
+    struct cudaDeviceProp properties;
+    fg_cuda_check(cx, cudaGetDevice(&device), "cudaGetDevice");
+    fg_cuda_check(cx, cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    if (cx->fail.failed)
+        return false;
+    snprintf(out, bytes, "%s", properties.name);
+    return true;
+}
+
+/* One line after `gemm`. */
+static bool parse_choice(const char *text, FgGemmChoice *out)
+{
+    char *end = NULL;
+    for (int i = 0; i < FG_GEMM_FIELDS; i++, text = end) {
+        out->key.field[i] = strtoull(text, &end, 10);
+        if (end == text)
+            return false;
+    }
+    if (strncmp(text, " algo", 5) != 0)
+        return false;
+    text += 5;
+    uint32_t words[sizeof out->algo / sizeof(uint32_t)];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++, text = end) {
+        words[i] = (uint32_t)strtoul(text, &end, 16);
+        if (end == text)
+            return false;
+    }
+    memcpy(&out->algo, words, sizeof words);
+    return sscanf(text, " us %lf", &out->us) == 1;
+}
+
+static bool add_choice(FgRtCx *cx, const FgGemmChoice *choice)
+{
+    FgCudaGemm *gemm = cx->gemm;
+    for (size_t i = 0; i < gemm->n_choices; i++)
+        if (memcmp(&gemm->choices[i].key, &choice->key, sizeof choice->key) == 0) {
+            gemm->choices[i] = *choice; /* a later block is newer */
+            return true;
+        }
+    if (!fg_cuda_gemm_grow(cx, (void **)&gemm->choices, gemm->n_choices, &gemm->max_choices,
+                           sizeof *gemm->choices))
+        return false;
+    gemm->choices[gemm->n_choices++] = *choice;
+    return true;
+}
+
+void fg_cuda_gemm_read(FgRtCx *cx, const char *path)
+{
+    char name[256], line[1024];
+    unsigned long n_line = 0;
+    bool device = false, version = false, good = true;
+    if (!device_name(cx, name, sizeof name))
+        return;
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        fg_cuda_raise(cx, "%s: cannot be read", path);
+        return;
+    }
+    while (good && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        n_line++;
+        FgGemmChoice choice;
+        if (n_line == 1)
+            good = strcmp(line, heading) == 0;
+        else if (strncmp(line, "device ", 7) == 0)
+            device = strcmp(line + 7, name) == 0;
+        else if (strncmp(line, "cublaslt ", 9) == 0)
+            version = strtoull(line + 9, NULL, 10) == cublasLtGetVersion();
+        else if (strncmp(line, "gemm", 4) == 0)
+            good =
+                parse_choice(line + 4, &choice) && (!device || !version || add_choice(cx, &choice));
+        else
+            good = *line == '\0';
+    }
+    fclose(file);
+    if (n_line == 0 || !good)
+        fg_cuda_raise(cx, "%s:%lu: not a line of a %s file", path, n_line, heading);
+}
+
+void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
+{
+    char name[256];
+    if (!device_name(cx, name, sizeof name))
+        return;
+    FILE *file = fopen(path, "a");
+    if (!file) {
+        fg_cuda_raise(cx, "%s: cannot be written", path);
+        return;
+    }
+    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) == 0)
+        fprintf(file, "%s\n", heading);
+    fprintf(file, "device %s\ncublaslt %zu\n", name, cublasLtGetVersion());
+    for (size_t i = 0; i < cx->gemm->n_plans; i++) {
+        const FgGemmPlan *plan = cx->gemm->plans[i];
+        fprintf(file, "gemm");
+        for (int j = 0; j < FG_GEMM_FIELDS; j++)
+            fprintf(file, " %" PRIu64, plan->key.field[j]);
+        fprintf(file, " algo");
+        uint32_t words[sizeof plan->algo / sizeof(uint32_t)];
+        memcpy(words, &plan->algo, sizeof words);
+        for (size_t j = 0; j < sizeof words / sizeof *words; j++)
+            fprintf(file, " %08" PRIx32, words[j]);
+        fprintf(file, " us %.3f\n", plan->us);
+    }
+    if (fclose(file) != 0)
+        fg_cuda_raise(cx, "%s: cannot be written", path);
+}

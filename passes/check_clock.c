@@ -82,6 +82,26 @@ static bool orders(const FgTraceNode *node)
     return fg_check_works(node) || node->kind == FG_TRACE_RELEASE;
 }
 
+/* What a node knows from its stream (`from`) and all of its waits but one. */
+static void check_needed(Order *order, const FgTraceNode *node, const Clock *from, uint32_t skip)
+{
+    Clock clock = *from;
+    uint32_t at = order->check->position[node->waits[skip]];
+    FgStream stream = node_at(order, at)->stream;
+    for (uint32_t k = 0; k < node->n_waits; k++) {
+        uint32_t other = order->check->position[node->waits[k]];
+        if (k == skip)
+            continue;
+        join(&clock, &order->clocks[other]);
+        if (other + 1 > clock.seen[node_at(order, other)->stream])
+            clock.seen[node_at(order, other)->stream] = other + 1;
+    }
+    if (clock.seen[stream] > at)
+        fg_check_fail(order->check, node, 17,
+                      "its wait for %s is implied by its stream and its other waits",
+                      fg_check_node_text(order->check, node_at(order, at)));
+}
+
 static void make_clocks(Order *order)
 {
     Clock streams[FG_N_STREAMS]; /* what the next node of a stream knows */
@@ -89,7 +109,8 @@ static void make_clocks(Order *order)
     for (uint32_t i = 0; i < order->func->order.len; i++) {
         const FgTraceNode *node = node_at(order, i);
         Clock *clock = &order->clocks[i];
-        *clock = streams[node->stream];
+        const Clock before_waits = streams[node->stream];
+        *clock = before_waits;
         for (uint32_t k = 0; k < node->n_waits; k++) {
             if (!wait_ok(order, node, i, node->waits[k]))
                 continue;
@@ -98,6 +119,8 @@ static void make_clocks(Order *order)
             if (at + 1 > clock->seen[node_at(order, at)->stream])
                 clock->seen[node_at(order, at)->stream] = at + 1;
             order->waits++;
+            if (order->check->trace->emitted)
+                check_needed(order, node, &before_waits, k);
         }
         streams[node->stream] = *clock;
         if (orders(node))

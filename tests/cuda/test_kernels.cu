@@ -1,0 +1,663 @@
+/* Every call of the ABI on the GPU (but attention and collectives, which have tests of their own)
+ * against the host's kernel of the same name: all dtypes, odd sizes, addresses out of line, results
+ * in place, twice. */
+#include "runtime/cuda/gemm.h"
+#include "tests/cuda/kernel_rig.h"
+
+static const uint64_t FLOATS[] = {FG_RT_F32, FG_RT_BF16, FG_RT_F16};
+static const uint64_t SIZES[] = {1, 3, 7, 64, 255, 257, 4099, 70001};
+static const uint64_t NONE = FG_RT_NONE;
+
+static std::string label(const char *call, uint64_t dt, std::initializer_list<uint64_t> sizes)
+{
+    std::string text = std::string(call) + " " + dtype_name(dt);
+    for (uint64_t size : sizes)
+        text += " " + std::to_string(size);
+    return text;
+}
+
+#define CHECK(rig, name, call, ...) (rig).check(name, fg_host_##call, fg_cuda_##call, __VA_ARGS__)
+
+/* ---- elements ---- */
+
+static void test_unary(Rig &r)
+{
+    for (uint64_t kind = FG_RT_NEG; kind <= FG_RT_POW; kind++)
+        for (uint64_t dt : FLOATS)
+            for (uint64_t n : {257, 4099}) {
+                bool positive = kind == FG_RT_LOG || kind == FG_RT_SQRT || kind == FG_RT_RSQRT ||
+                                kind == FG_RT_POW;
+                double a = kind == FG_RT_POW ? 1.7 : 0.3;
+                r.begin();
+                uint64_t x = positive ? r.positive(dt, n) : r.normal(dt, n, 2);
+                uint64_t y = r.result(dt, n);
+                CHECK(r, label("unary", dt, {kind, n}), unary, kind, x, y, n, dt, a);
+                r.begin();
+                x = positive ? r.positive(dt, n) : r.normal(dt, n, 2);
+                r.changes(x, dt, n);
+                CHECK(r, label("unary in place", dt, {kind, n}), unary, kind, x, x, n, dt, a);
+                r.begin();
+                x = positive ? r.positive(dt, n) : r.normal(dt, n, 2);
+                uint64_t d = r.normal(dt, n), dx = r.result(dt, n);
+                CHECK(r, label("unary_back", dt, {kind, n}), unary_back, kind, x, d, dx, n, dt, a);
+            }
+    for (uint64_t n : SIZES) {
+        r.begin();
+        uint64_t x = r.normal(FG_RT_BF16, n, 1, 1), y = r.result(FG_RT_BF16, n, CLOSE, 3);
+        CHECK(r, label("unary out of line", FG_RT_BF16, {n}), unary, FG_RT_SILU, x, y, n,
+              FG_RT_BF16, 0.0);
+    }
+}
+
+static void test_gated(Rig &r)
+{
+    for (uint64_t kind : {FG_RT_SILU, FG_RT_GELU, FG_RT_GELU_TANH, FG_RT_RELU, FG_RT_SIGMOID})
+        for (uint64_t dt : FLOATS)
+            for (uint64_t n : SIZES) {
+                r.begin();
+                uint64_t g = r.normal(dt, n, 2), u = r.normal(dt, n), y = r.result(dt, n);
+                CHECK(r, label("gated", dt, {kind, n}), gated, kind, g, u, y, n, dt);
+                r.begin();
+                g = r.normal(dt, n, 2), u = r.normal(dt, n);
+                uint64_t d = r.normal(dt, n), du = r.result(dt, n);
+                r.changes(g, dt, n);
+                CHECK(r, label("gated_back in place", dt, {kind, n}), gated_back, kind, g, u, d, g,
+                      du, n, dt);
+                r.begin();
+                g = r.normal(dt, n, 2, 1), u = r.normal(dt, n);
+                d = r.normal(dt, n, 1, 1), du = r.result(dt, n);
+                uint64_t dg = r.result(dt, n);
+                CHECK(r, label("gated_back", dt, {kind, n}), gated_back, kind, g, u, d, dg, du, n,
+                      dt);
+            }
+}
+
+static void test_binary(Rig &r)
+{
+    /* [rank, dims, strides of a, strides of b] */
+    static const int64_t layouts[] = {
+        2, 33, 64, 64, 1,  0, 1,                      /* 0: a row to all rows */
+        2, 33, 64, 64, 1,  1, 0,                      /* 7: a column */
+        2, 33, 65, 65, 1,  0, 1,                      /* 14: odd rows */
+        3, 5,  6,  7,  42, 7, 1,  0,  0, 1,           /* 21 */
+        4, 2,  3,  4,  5,  0, 20, 5,  1, 60, 0, 0, 1, /* 31 */
+        1, 1,  0,  0,                                 /* 44: scalars */
+        9, 2,  3,  2,  3,  2, 3,  2,  3, 2,           /* 48: nothing merges */
+        0, 1,  0,  3,  0,  6, 0,  12, 0, 1,  0, 2, 0, 6, 0, 12, 0, 36,
+    };
+    FgRtProgram program = {};
+    program.ranks = 1;
+    program.layouts = layouts;
+    program.n_layouts = sizeof layouts / sizeof *layouts;
+    r.adopt(program, 0);
+    static const struct {
+        uint64_t layout, n_a, n_b, n;
+    } cases[] = {
+        {NONE, 4099, 4099, 4099}, {0, 2112, 64, 2112}, {7, 2112, 33, 2112}, {14, 2145, 65, 2145},
+        {21, 210, 7, 210},        {31, 60, 120, 120},  {44, 1, 1, 1}};
+    for (uint64_t kind = FG_RT_ADD; kind <= FG_RT_DIV; kind++)
+        for (uint64_t dt : FLOATS)
+            for (const auto &c : cases) {
+                r.begin();
+                uint64_t a = r.normal(dt, c.n_a), b = r.positive(dt, c.n_b), y = r.result(dt, c.n);
+                CHECK(r, label("binary", dt, {kind, c.layout, c.n}), binary, kind, a, b, y, c.n_a,
+                      c.n_b, c.n, c.layout, dt);
+                if (c.n_a != c.n)
+                    continue;
+                r.begin();
+                a = r.normal(dt, c.n_a), b = r.positive(dt, c.n_b);
+                r.changes(a, dt, c.n);
+                CHECK(r, label("binary in place", dt, {kind, c.layout, c.n}), binary, kind, a, b, a,
+                      c.n_a, c.n_b, c.n, c.layout, dt);
+            }
+    r.begin();
+    uint64_t a = r.normal(FG_RT_F32, 36), b = r.normal(FG_RT_F32, 72), y = r.room(FG_RT_F32, 2592);
+    r.check_raises("binary of nine dimensions", fg_cuda_binary, (uint64_t)FG_RT_ADD, a, b, y,
+                   (uint64_t)36, (uint64_t)72, (uint64_t)2592, (uint64_t)48, (uint64_t)FG_RT_F32);
+}
+
+static void test_storage(Rig &r)
+{
+    const uint64_t all[] = {FG_RT_F32, FG_RT_BF16, FG_RT_F16, FG_RT_F64, FG_RT_I32, FG_RT_I64};
+    for (uint64_t from : all)
+        for (uint64_t to : all)
+            for (uint64_t n : {1, 7, 257, 4099}) {
+                r.begin();
+                uint64_t x = r.normal(from, n, 100), y = r.result(to, n, SAME);
+                CHECK(r, label("cast", from, {to, n}), cast, x, y, n, from, to);
+            }
+    for (uint64_t dt : all)
+        for (double value : {0.0, 1.0, -3.0, 100.3})
+            for (uint64_t n : {1, 7, 257, 4099}) {
+                r.begin();
+                uint64_t y = r.result(dt, n, SAME);
+                CHECK(r, label("fill", dt, {n}), fill, y, n, dt, value);
+            }
+    for (uint64_t dt : FLOATS)
+        for (uint64_t wire : FLOATS)
+            for (uint64_t n : {1, 7, 257, 4099})
+                for (uint64_t accumulate : {0, 1}) {
+                    r.begin();
+                    uint64_t x = r.normal(dt, n), w = r.normal(wire, n);
+                    r.changes(w, wire, n, SAME);
+                    CHECK(r, label("grad_write", dt, {wire, n, accumulate}), grad_write, x, w, n,
+                          dt, wire, accumulate);
+                }
+    for (uint64_t accumulate : {0, 1}) {
+        r.begin();
+        uint64_t loss = r.normal(FG_RT_F32, 1), acc = r.normal(FG_RT_F64, 1);
+        r.changes(acc, FG_RT_F64, 1, SAME);
+        CHECK(r, "loss_add", loss_add, loss, acc, accumulate);
+    }
+}
+
+/* ---- shapes ---- */
+
+static void test_shapes(Rig &r)
+{
+    /* [rank, dims, strides of x] */
+    static const int64_t layouts[] = {
+        2, 33, 65, 1,  33,                   /* 0: a transpose */
+        2, 64, 64, 1,  64,                   /* 5 */
+        4, 2,  3,  5,  7,    105, 7,  21, 1, /* 10: two inner dimensions swapped */
+        3, 4,  16, 8,  0,    8,   1,         /* 19: a broadcast in front */
+        2, 9,  16, 1,  0,                    /* 26: a broadcast behind */
+        3, 3,  40, 50, 2000, 1,   40,        /* 31: transposes, by batch */
+        1, 77, 1,                            /* 38: a copy */
+    };
+    FgRtProgram program = {};
+    program.ranks = 1;
+    program.layouts = layouts;
+    program.n_layouts = sizeof layouts / sizeof *layouts;
+    r.adopt(program, 0);
+    static const struct {
+        uint64_t layout, n_x, n;
+    } cases[] = {{0, 2145, 2145}, {5, 4096, 4096},  {10, 210, 210}, {19, 128, 512},
+                 {26, 9, 144},    {31, 6000, 6000}, {38, 77, 77}};
+    for (uint64_t dt : {FG_RT_F32, FG_RT_BF16, FG_RT_F64})
+        for (const auto &c : cases)
+            for (uint64_t skew : {0, 1}) {
+                r.begin();
+                uint64_t x = r.normal(dt, c.n_x, 1, skew), y = r.result(dt, c.n, SAME);
+                CHECK(r, label("copy_strided", dt, {c.layout, c.n, skew}), copy_strided, x, y,
+                      c.n_x, c.n, c.layout, (uint64_t)dt);
+            }
+    static const struct {
+        uint64_t outer, dim, inner, start, count;
+    } cuts[] = {{1, 7, 1, 2, 3},   {3, 7, 5, 0, 4},   {5, 16, 64, 8, 8},
+                {9, 12, 8, 11, 1}, {2, 9, 257, 3, 6}, {1, 4099, 16, 99, 4000}};
+    for (uint64_t dt : {FG_RT_F32, FG_RT_BF16})
+        for (const auto &c : cuts) {
+            uint64_t whole = c.outer * c.dim * c.inner, part = c.outer * c.count * c.inner;
+            r.begin();
+            uint64_t x = r.normal(dt, whole), y = r.result(dt, part, SAME);
+            CHECK(r, label("slice", dt, {c.dim, c.inner}), slice, x, y, c.outer, c.dim, c.inner,
+                  c.start, c.count, (uint64_t)dt);
+            r.begin();
+            uint64_t dy = r.normal(dt, part), dx = r.result(dt, whole, SAME);
+            CHECK(r, label("slice_back", dt, {c.dim, c.inner}), slice_back, dy, dx, c.outer, c.dim,
+                  c.inner, c.start, c.count, (uint64_t)dt);
+            r.begin();
+            uint64_t a = r.normal(dt, whole), b = r.normal(dt, part);
+            y = r.result(dt, whole + part, SAME);
+            CHECK(r, label("concat", dt, {c.dim, c.inner}), concat, a, b, y, c.outer, c.dim,
+                  c.count, c.inner, (uint64_t)dt);
+        }
+}
+
+/* ---- sums and rows ---- */
+
+static void test_sums(Rig &r)
+{
+    /* [rank, dims, strides of x, strides of y] */
+    static const int64_t layouts[] = {
+        2, 37,    257, 257, 1,   1,  0,           /* 0: rows */
+        2, 37,    257, 257, 1,   0,  1,           /* 7: columns */
+        1, 70001, 1,   0,                         /* 14: everything */
+        3, 11,    13,  17,  221, 17, 1, 1,  0, 0, /* 18 */
+        3, 11,    13,  17,  221, 17, 1, 0,  1, 0, /* 28 */
+        3, 11,    13,  17,  221, 17, 1, 17, 0, 1, /* 38 */
+        2, 70000, 3,   3,   1,   0,  1,           /* 48: few columns, long */
+    };
+    FgRtProgram program = {};
+    program.ranks = 1;
+    program.layouts = layouts;
+    program.n_layouts = sizeof layouts / sizeof *layouts;
+    r.adopt(program, 0);
+    static const struct {
+        uint64_t layout, n_x, n;
+    } cases[] = {{0, 9509, 37},  {7, 9509, 257},  {14, 70001, 1}, {18, 2431, 11},
+                 {28, 2431, 13}, {38, 2431, 187}, {48, 210000, 3}};
+    for (uint64_t dt : FLOATS)
+        for (const auto &c : cases) {
+            r.begin();
+            uint64_t x = r.normal(dt, c.n_x), y = r.result(dt, c.n);
+            CHECK(r, label("reduce_sum", dt, {c.layout}), reduce_sum, x, y, c.n_x, c.n, c.layout,
+                  dt, 0.37);
+        }
+    for (uint64_t dt : FLOATS)
+        for (uint64_t wire : {dt, (uint64_t)FG_RT_F32})
+            for (uint64_t rows : {1, 33, 4099})
+                for (uint64_t cols : {1, 7, 64, 257, 512})
+                    for (uint64_t accumulate : {0, 1}) {
+                        r.begin();
+                        uint64_t x = r.normal(dt, rows * cols), y = r.normal(wire, cols);
+                        r.changes(y, wire, cols);
+                        CHECK(r, label("column_sum", dt, {wire, rows, cols, accumulate}),
+                              column_sum, x, y, rows, cols, dt, wire, accumulate);
+                    }
+}
+
+static void test_softmax(Rig &r)
+{
+    for (uint64_t dt : FLOATS)
+        for (uint64_t rows : {1, 5})
+            for (uint64_t cols : SIZES) {
+                r.begin();
+                uint64_t x = r.normal(dt, rows * cols, 3), y = r.result(dt, rows * cols);
+                CHECK(r, label("softmax", dt, {rows, cols}), softmax, x, y, rows, cols, dt);
+                r.begin();
+                x = r.normal(dt, rows * cols, 3, 1);
+                r.set(x, dt, 0, cols > 1 ? -INFINITY : 0);
+                r.changes(x, dt, rows * cols);
+                CHECK(r, label("softmax in place", dt, {rows, cols}), softmax, x, x, rows, cols,
+                      dt);
+                r.begin();
+                y = r.positive(dt, rows * cols);
+                uint64_t d = r.normal(dt, rows * cols), dx = r.result(dt, rows * cols);
+                for (uint64_t i = 0; i < rows * cols; i++)
+                    r.set(y, dt, i, r.get(y, dt, i) / (double)cols);
+                CHECK(r, label("softmax_back", dt, {rows, cols}), softmax_back, y, d, dx, rows,
+                      cols, dt);
+            }
+}
+
+static void test_norms(Rig &r)
+{
+    const double eps = 1e-5;
+    for (uint64_t dt : FLOATS)
+        for (uint64_t rows : {1, 5, 259})
+            for (uint64_t cols : {1, 3, 7, 64, 255, 257, 2048, 4099}) {
+                uint64_t n = rows * cols;
+                uint64_t skew = cols == 64 && rows == 5; /* out of line once */
+                r.begin();
+                uint64_t x = r.normal(dt, n, 1, skew), w = r.normal(dt, cols),
+                         b = r.normal(dt, cols), y = r.result(dt, n);
+                CHECK(r, label("rmsnorm", dt, {rows, cols}), rmsnorm, x, w, y, rows, cols, dt, eps);
+                if (cols > 1) /* of one column the variance is 0, the rest is rounding */
+                    CHECK(r, label("layernorm", dt, {rows, cols}), layernorm, x, w, b, y, rows,
+                          cols, dt, eps);
+                r.begin();
+                x = r.normal(dt, n, 1, skew), w = r.normal(dt, cols);
+                uint64_t d = r.normal(dt, n), dx = r.result(dt, n);
+                CHECK(r, label("rmsnorm_dx", dt, {rows, cols}), rmsnorm_dx, x, w, d, dx, rows, cols,
+                      dt, eps);
+                if (cols > 3)
+                    CHECK(r, label("layernorm_dx", dt, {rows, cols}), layernorm_dx, x, w, d, dx,
+                          rows, cols, dt, eps);
+                for (uint64_t wire : {dt, (uint64_t)FG_RT_F32})
+                    for (uint64_t accumulate : {0, 1}) {
+                        r.begin();
+                        x = r.normal(dt, n, 1, skew), d = r.normal(dt, n);
+                        uint64_t dw = r.normal(wire, cols);
+                        r.changes(dw, wire, cols);
+                        CHECK(r, label("rmsnorm_dw", dt, {rows, cols, wire, accumulate}),
+                              rmsnorm_dw, x, d, dw, rows, cols, dt, wire, accumulate, eps);
+                        if (cols > 1)
+                            CHECK(r, label("layernorm_dw", dt, {rows, cols, wire, accumulate}),
+                                  layernorm_dw, x, d, dw, rows, cols, dt, wire, accumulate, eps);
+                    }
+            }
+}
+
+static void test_rope(Rig &r)
+{
+    for (double factor : {0.0, 32.0}) {
+        r.begin();
+        uint64_t table = r.result(FG_RT_F32, 2 * 99 * 32);
+        CHECK(r, "rope_table", rope_table, table, (uint64_t)99, (uint64_t)32, 500000.0, factor, 1.0,
+              4.0, 8192.0);
+    }
+    static const struct {
+        uint64_t batch, seq, heads, dim, half;
+    } cases[] = {{1, 1, 1, 2, 1}, {2, 5, 3, 64, 32}, {2, 7, 4, 80, 16}, {3, 3, 2, 10, 3}};
+    for (uint64_t dt : FLOATS)
+        for (const auto &c : cases)
+            for (uint64_t inverse : {0, 1}) {
+                uint64_t n = c.batch * c.seq * c.heads * c.dim;
+                r.begin();
+                uint64_t x = r.normal(dt, n), table = r.normal(FG_RT_F32, 2 * c.seq * c.half);
+                uint64_t y = r.result(dt, n);
+                CHECK(r, label("rope", dt, {c.seq, c.dim}), rope, x, table, y, c.batch, c.seq,
+                      c.heads, c.dim, c.half, inverse, dt);
+                r.begin();
+                x = r.normal(dt, n), table = r.normal(FG_RT_F32, 2 * c.seq * c.half);
+                r.changes(x, dt, n);
+                CHECK(r, label("rope in place", dt, {c.seq, c.dim}), rope, x, table, x, c.batch,
+                      c.seq, c.heads, c.dim, c.half, inverse, dt);
+            }
+}
+
+/* ---- loss and lookup ---- */
+
+static uint64_t labels(Rig &r, uint64_t rows, uint64_t cols)
+{
+    uint64_t at = r.ids(rows, cols);
+    for (uint64_t i = 1; i < rows; i += 3)
+        r.set(at, FG_RT_I32, i, -100);
+    return at;
+}
+
+static void test_loss(Rig &r)
+{
+    const uint64_t ignore = (uint64_t)-100;
+    for (uint64_t dt : FLOATS)
+        for (uint64_t rows : {1, 6, 1500})
+            for (uint64_t cols : {3, 257, 4096, 50257}) {
+                if (rows * cols > 4000000)
+                    continue;
+                uint64_t n = rows * cols;
+                r.begin();
+                uint64_t x = r.normal(dt, n, 2), to = labels(r, rows, cols);
+                uint64_t seed = r.positive(FG_RT_F32, 1);
+                uint64_t loss = r.result(FG_RT_F32, 1), lse = r.result(FG_RT_F32, rows);
+                CHECK(r, label("cross_entropy", dt, {rows, cols}), cross_entropy, x, to, seed, loss,
+                      lse, rows, cols, ignore, dt);
+                r.begin();
+                x = r.normal(dt, n, 2), to = labels(r, rows, cols);
+                seed = r.positive(FG_RT_F32, 1);
+                lse = r.room(FG_RT_F32, rows);
+                for (uint64_t i = 0; i < rows; i++)
+                    r.set(lse, FG_RT_F32, i, 2 + log((double)cols));
+                uint64_t dloss = r.positive(FG_RT_F32, 1), dx = r.result(dt, n);
+                CHECK(r, label("cross_entropy_back", dt, {rows, cols}), cross_entropy_back, x, to,
+                      lse, seed, dloss, dx, rows, cols, ignore, dt);
+                r.begin();
+                x = r.normal(dt, n, 2), to = labels(r, rows, cols);
+                seed = r.positive(FG_RT_F32, 1);
+                lse = r.room(FG_RT_F32, rows);
+                for (uint64_t i = 0; i < rows; i++)
+                    r.set(lse, FG_RT_F32, i, 2 + log((double)cols));
+                r.changes(x, dt, n);
+                CHECK(r, label("cross_entropy_back in place", dt, {rows, cols}), cross_entropy_back,
+                      x, to, lse, seed, NONE, x, rows, cols, ignore, dt);
+            }
+    r.begin();
+    uint64_t dt = FG_RT_F32, x = r.normal(dt, 12), to = r.ints({0, 4, 1});
+    uint64_t seed = r.positive(dt, 1), loss = r.room(dt, 1), lse = r.room(dt, 3);
+    r.check_error("cross_entropy with a bad label", fg_cuda_cross_entropy, x, to, seed, loss, lse,
+                  (uint64_t)3, (uint64_t)4, ignore, dt);
+    r.check_error("cross_entropy_back with a bad label", fg_cuda_cross_entropy_back, x, to, lse,
+                  seed, NONE, x, (uint64_t)3, (uint64_t)4, ignore, dt);
+}
+
+static void test_lookup(Rig &r)
+{
+    for (uint64_t dt : FLOATS)
+        for (uint64_t tokens : {1, 77, 2500})
+            for (uint64_t hidden : {1, 7, 64, 258}) {
+                const uint64_t vocab = 301;
+                r.begin();
+                uint64_t id = r.ids(tokens, vocab), w = r.normal(dt, vocab * hidden);
+                uint64_t y = r.result(dt, tokens * hidden, SAME);
+                CHECK(r, label("embedding", dt, {tokens, hidden}), embedding, id, w, y, tokens,
+                      hidden, vocab, dt);
+                for (uint64_t wire : {dt, (uint64_t)FG_RT_F32})
+                    for (uint64_t accumulate : {0, 1})
+                        for (uint64_t padding : {NONE, (uint64_t)0}) {
+                            r.begin();
+                            id = r.ids(tokens, vocab);
+                            uint64_t d = r.normal(dt, tokens * hidden);
+                            uint64_t dw = r.normal(wire, vocab * hidden);
+                            r.changes(dw, wire, vocab * hidden, SAME);
+                            CHECK(r, label("embedding_dw", dt, {tokens, hidden, wire, accumulate}),
+                                  embedding_dw, id, d, dw, tokens, hidden, vocab, padding, dt, wire,
+                                  accumulate, r.ws, r.ws_bytes);
+                        }
+            }
+    r.begin();
+    uint64_t dt = FG_RT_F32, id = r.ints({1, 7, 2}), w = r.normal(dt, 20), y = r.room(dt, 12);
+    r.check_error("embedding with a bad token", fg_cuda_embedding, id, w, y, (uint64_t)3,
+                  (uint64_t)4, (uint64_t)5, dt);
+    r.check_error("embedding_dw with a bad token", fg_cuda_embedding_dw, id, y, w, (uint64_t)3,
+                  (uint64_t)4, (uint64_t)5, NONE, dt, dt, (uint64_t)0, r.ws, r.ws_bytes);
+    r.check_raises("embedding_dw without room", fg_cuda_embedding_dw, id, y, w, (uint64_t)3,
+                   (uint64_t)4, (uint64_t)5, NONE, dt, dt, (uint64_t)0, r.ws, (uint64_t)8);
+}
+
+/* ---- products ---- */
+
+static void test_linear(Rig &r)
+{
+    static const uint64_t shapes[][3] = {{1, 1, 1},     {3, 5, 7},       {64, 64, 64},
+                                         {33, 257, 65}, {128, 255, 512}, {257, 512, 384}};
+    for (uint64_t dt : FLOATS)
+        for (const auto &shape : shapes)
+            for (uint64_t layout : {0, 1}) {
+                uint64_t m = shape[0], n = shape[1], k = shape[2];
+                for (int biased = 0; biased < 2; biased++) {
+                    r.begin();
+                    uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k);
+                    uint64_t b = biased ? r.normal(dt, n) : NONE, y = r.result(dt, m * n);
+                    CHECK(r, label("linear", dt, {m, n, k, layout}), linear, x, w, b, y, m, n, k,
+                          layout, dt, r.ws, r.ws_bytes);
+                }
+                r.begin();
+                uint64_t d = r.normal(dt, m * n), w = r.normal(dt, n * k);
+                uint64_t dx = r.result(dt, m * k);
+                CHECK(r, label("linear_dx", dt, {m, n, k, layout}), linear_dx, d, w, dx, m, n, k,
+                      layout, dt, r.ws, r.ws_bytes);
+                for (uint64_t wire : FLOATS)
+                    for (uint64_t accumulate : {0, 1}) {
+                        r.begin();
+                        uint64_t x = r.normal(dt, m * k);
+                        d = r.normal(dt, m * n);
+                        uint64_t dw = r.normal(wire, n * k);
+                        r.changes(dw, wire, n * k);
+                        CHECK(r, label("linear_dw", dt, {m, n, k, layout, wire, accumulate}),
+                              linear_dw, x, d, dw, m, n, k, layout, dt, wire, accumulate, r.ws,
+                              r.ws_bytes);
+                    }
+            }
+}
+
+static void test_matmul(Rig &r)
+{
+    for (uint64_t dt : FLOATS)
+        for (uint64_t batch : {1, 5})
+            for (uint64_t ta : {0, 1})
+                for (uint64_t tb : {0, 1})
+                    for (uint64_t m : {7, 64}) {
+                        uint64_t n = 33, k = 48;
+                        r.begin();
+                        uint64_t a = r.normal(dt, batch * m * k), b = r.normal(dt, batch * k * n);
+                        uint64_t y = r.result(dt, batch * m * n);
+                        CHECK(r, label("matmul", dt, {batch, ta, tb, m}), matmul, a, b, y, batch, m,
+                              n, k, ta, tb, dt, r.ws, r.ws_bytes);
+                    }
+}
+
+static void test_choice(Rig &r)
+{
+    const char *path = "foregather-gemm-test.txt";
+    uint64_t dt = FG_RT_BF16, m = 512, n = 512, k = 512;
+    r.begin();
+    uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k), y = r.result(dt, m * n);
+    CHECK(r, "linear before measuring", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+          r.ws_bytes);
+    fg_cuda_gemm_free(r.cx.gemm);
+    unsetenv("FG_GEMM_CACHE");
+    r.cx.gemm = fg_cuda_gemm_new(&r.cx);
+    CHECK(r, "linear alone", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws, r.ws_bytes);
+    remove(path);
+    fg_cuda_gemm_tune(&r.cx, r.cx.streams[FG_COMPUTE]);
+    fg_cuda_gemm_write(&r.cx, path);
+    CHECK(r, "linear as measured", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+          r.ws_bytes);
+    fg_cuda_gemm_free(r.cx.gemm);
+    setenv("FG_GEMM_CACHE", path, 1);
+    r.cx.gemm = fg_cuda_gemm_new(&r.cx);
+    CHECK(r, "linear as the file says", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+          r.ws_bytes);
+    unsetenv("FG_GEMM_CACHE");
+    FILE *file = fopen(path, "a");
+    if (file) {
+        fputs("gemm 1 2 3\n", file);
+        fclose(file);
+    }
+    fg_cuda_gemm_read(&r.cx, path);
+    r.count("a broken file of choices", r.cx.fail.failed != 0, "nothing was raised");
+    r.cx.fail.failed = 0;
+    remove(path);
+}
+
+/* ---- update ---- */
+
+/* Two buckets on two ranks: pieces that begin and end anywhere, gaps, a parameter that is cut. */
+static const FgRtParam params[] = {
+    {"a", 0, 0, 1000, 0, 1, FG_RT_NORMAL, 1, 1, 1, 0, 0},
+    {"b", 0, 1024, 3001, 0, 1, FG_RT_NORMAL, 1, 1, 0, 0, 0},
+    {"c", 0, 4096, 9, 0, 1, FG_RT_NORMAL, 1, 1, 1, 0, 0},
+    {"d", 1, 3, 70000, 0, 1, FG_RT_NORMAL, 1, 1, 1, 0, 0},
+};
+static const uint32_t bucket_params[] = {0, 1, 2, 3};
+static const FgRtBucket buckets[] = {
+    {"x", FG_RT_BF16, 1, 4224, 0, 3, 0, 0, 0, 0, 0, 0},
+    {"y", FG_RT_BF16, 1, 70016, 3, 1, 0, 0, 0, 0, 0, 0},
+};
+
+static FgRtProgram update_program(double clip)
+{
+    FgRtProgram program = {};
+    program.ranks = 2;
+    program.clip = clip;
+    program.params = params;
+    program.n_params = 4;
+    program.buckets = buckets;
+    program.n_buckets = 2;
+    program.bucket_params = bucket_params;
+    return program;
+}
+
+static void test_buffers(Rig &r)
+{
+    for (uint64_t wire : FLOATS)
+        for (uint64_t bucket : {0, 1}) {
+            uint64_t n = buckets[bucket].elements;
+            r.begin();
+            uint64_t to = r.normal(wire, n);
+            r.changes(to, wire, n, SAME);
+            CHECK(r, label("grad_buffer", wire, {bucket}), grad_buffer, to, bucket, n, wire);
+        }
+}
+
+static void test_norm(Rig &r)
+{
+    for (uint64_t dt : FLOATS)
+        for (uint64_t bucket : {0, 1})
+            for (uint64_t accumulate : {0, 1})
+                for (int kind = 0; kind < 4; kind++) {
+                    uint64_t n = buckets[bucket].elements / 2;
+                    r.begin();
+                    uint64_t g = kind == 0   ? r.normal(dt, n, 1e-4)
+                                 : kind == 1 ? r.bits(dt, n)
+                                             : r.normal(dt, n, 1);
+                    for (uint64_t i = 0; kind == 2 && i < n; i++) /* mostly zeros, and outliers */
+                        r.set(g, dt, i, i % 97 == 0 ? r.get(g, dt, i) * 1e4 : 0);
+                    if (kind == 3) {
+                        r.set(g, dt, 5, INFINITY);
+                        r.set(g, dt, 77, NAN);
+                    }
+                    uint64_t limbs = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+                    for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                        r.set(limbs, FG_RT_I64, i, i == 9 ? 12345 : 0);
+                    r.changes(limbs, FG_RT_I64, FG_RT_NORM_LIMBS, LIMBS);
+                    CHECK(r, label("norm_add", dt, {bucket, accumulate, (uint64_t)kind}), norm_add,
+                          g, limbs, bucket, n, dt, accumulate);
+                }
+}
+
+static void test_clip(Rig &r)
+{
+    static const int64_t limbs[][3] = {/* limb, value, value of the next */
+                                       {0, 0, 0},       {10, 1, 0},          {9, 0xffffffff, 77},
+                                       {0, 1, 0},       {9, -3, 1},          {17, 12345678901, 3},
+                                       {8, 123, 45678}, {21, 0xffffffff, 1}, {5, 1, 1LL << 40}};
+    for (double clip : {0.0, 1.0, 1e-3})
+        for (const auto &l : limbs) {
+            r.begin();
+            uint64_t norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+            for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                r.set(norm, FG_RT_I64, i, 0);
+            r.set(norm, FG_RT_I64, (uint64_t)l[0], (double)l[1]);
+            r.set(norm, FG_RT_I64, (uint64_t)l[0] + 1, (double)l[2]);
+            uint64_t scalars = r.positive(FG_RT_F32, FG_RT_SCALARS);
+            r.changes(scalars, FG_RT_F32, FG_RT_SCALARS, SAME);
+            CHECK(r, label("clip_factor", FG_RT_F32, {(uint64_t)l[0]}), clip_factor, norm, scalars,
+                  clip);
+        }
+}
+
+static void test_adamw(Rig &r)
+{
+    for (uint64_t grad_dt : FLOATS)
+        for (uint64_t dt : FLOATS)
+            for (uint64_t bucket : {0, 1})
+                for (uint64_t set : {FG_RT_CURRENT, FG_RT_PENDING})
+                    for (int valid = 0; valid < 2; valid++) {
+                        uint64_t n = buckets[bucket].elements / 2, f32 = FG_RT_F32;
+                        r.begin();
+                        uint64_t g = r.normal(grad_dt, n, 0.01), m1 = r.normal(f32, n, 0.01);
+                        uint64_t m2 = r.positive(f32, n);
+                        uint64_t shard = r.normal(dt, n), master = NONE;
+                        if (dt != FG_RT_F32) {
+                            master = r.normal(f32, n);
+                            r.changes(master, f32, n, SAME);
+                        }
+                        r.changes(m1, f32, n, SAME);
+                        r.changes(m2, f32, n, SAME);
+                        r.changes(shard, dt, n, SAME);
+                        uint64_t scalars = r.room(f32, FG_RT_SCALARS);
+                        const double values[] = {0,    1e-3, 0.9,  0.95, 1e-8,         0.1,
+                                                 0.19, 0.05, 17.0, 0.6,  (double)valid};
+                        for (uint64_t i = 0; i < FG_RT_SCALARS; i++)
+                            r.set(scalars, f32, i, -1);
+                        for (uint64_t i = 0; i < 11; i++)
+                            r.set(scalars, f32, set * FG_RT_SET + i, values[i]);
+                        CHECK(r, label("adamw", dt, {grad_dt, bucket, set, (uint64_t)valid}), adamw,
+                              g, master, m1, m2, shard, scalars, bucket, n, grad_dt, dt,
+                              (uint64_t)set);
+                    }
+}
+
+static void test_update(Rig &r)
+{
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        r.adopt(update_program(rank == 0 ? 1.0 : 0.0), rank);
+        test_buffers(r);
+        test_norm(r);
+        test_clip(r);
+        test_adamw(r);
+    }
+}
+
+int main()
+{
+    Rig r((uint64_t)96 << 20, (uint64_t)8 << 20, true);
+    static const struct {
+        const char *name;
+        void (*run)(Rig &);
+    } tests[] = {{"unary", test_unary},     {"gated", test_gated},   {"binary", test_binary},
+                 {"storage", test_storage}, {"shapes", test_shapes}, {"sums", test_sums},
+                 {"softmax", test_softmax}, {"norms", test_norms},   {"rope", test_rope},
+                 {"loss", test_loss},       {"lookup", test_lookup}, {"linear", test_linear},
+                 {"matmul", test_matmul},   {"choice", test_choice}, {"update", test_update}};
+    for (const auto &test : tests) {
+        int passed = r.passed, failed = r.failed;
+        test.run(r);
+        printf("%s: %d passed, %d failed\n", test.name, r.passed - passed, r.failed - failed);
+        fflush(stdout);
+    }
+    printf("%d passed, %d failed\n", r.passed, r.failed);
+    return r.failed != 0;
+}

@@ -5,7 +5,7 @@
 set(FG_CUDNN_FRONTEND "" CACHE STRING "folder of cudnn_frontend.h; empty: found or fetched by pip; OFF: attention without cuDNN")
 set(FG_CUDNN_FRONTEND_VERSION 1.32.0)
 
-# Sets FG_CUDNN_FRONTEND_INCLUDE, empty where there is none.
+# Sets `out` to the folder, where pip can fetch it.
 function(fg_fetch_cudnn_frontend out)
   set(folder ${CMAKE_BINARY_DIR}/cudnn-frontend)
   if(NOT EXISTS ${folder}/include/cudnn_frontend.h)
@@ -31,31 +31,24 @@ function(fg_fetch_cudnn_frontend out)
   set(${out} ${folder}/include PARENT_SCOPE)
 endfunction()
 
-set(FG_CUDNN_FRONTEND_INCLUDE "")
+# The result: CUDNN_FRONTEND_INCLUDE, empty where there is none.
+set(CUDNN_FRONTEND_INCLUDE "")
 if(FG_CUDNN_FRONTEND STREQUAL "")
   find_path(FG_CUDNN_FRONTEND_FOUND cudnn_frontend.h HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include)
   mark_as_advanced(FG_CUDNN_FRONTEND_FOUND)
   if(FG_CUDNN_FRONTEND_FOUND)
-    set(FG_CUDNN_FRONTEND_INCLUDE ${FG_CUDNN_FRONTEND_FOUND})
+    set(CUDNN_FRONTEND_INCLUDE ${FG_CUDNN_FRONTEND_FOUND})
   else()
-    fg_fetch_cudnn_frontend(FG_CUDNN_FRONTEND_INCLUDE)
+    fg_fetch_cudnn_frontend(CUDNN_FRONTEND_INCLUDE)
   endif()
 elseif(FG_CUDNN_FRONTEND)
   if(NOT EXISTS ${FG_CUDNN_FRONTEND}/cudnn_frontend.h)
     message(FATAL_ERROR "FG_CUDNN_FRONTEND: there is no ${FG_CUDNN_FRONTEND}/cudnn_frontend.h")
   endif()
-  set(FG_CUDNN_FRONTEND_INCLUDE ${FG_CUDNN_FRONTEND})
+  set(CUDNN_FRONTEND_INCLUDE ${FG_CUDNN_FRONTEND})
 endif()
-if(FG_CUDNN_FRONTEND_INCLUDE)
-  message(STATUS "cuDNN attention: built with ${FG_CUDNN_FRONTEND_INCLUDE}")
+if(CUDNN_FRONTEND_INCLUDE)
+  message(STATUS "cuDNN attention: built with ${CUDNN_FRONTEND_INCLUDE}")
 else()
   message(STATUS "cuDNN attention: not built; programs use our own attention kernels")
 endif()
-
-# The one C++ file that includes them. They are large templates: little optimisation halves the time that they take.
-function(fg_use_cudnn_frontend source)
-  if(FG_CUDNN_FRONTEND_INCLUDE)
-    set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS FG_CUDNN_FRONTEND=1 COMPILE_OPTIONS
-                                "-O1;-isystem;${FG_CUDNN_FRONTEND_INCLUDE}")
-  endif()
-endfunction()

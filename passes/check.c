@@ -5,7 +5,8 @@
  * (trace.h), which is made from a module (check_ir.c) or from an emitted program
  * (readback/). What it shows:
  *
- *   check_memory.c   every buffer lies aligned inside its region; states + arena within the budget
+ *   check_budget.c   states and arena within the budget
+ *   check_memory.c   every buffer lies aligned inside its region
  *   check_clock.c    waits make no cycle; a communicator keeps to one stream; two accesses to the
  *                    same bytes, one of them a write, are ordered by happens-before
  *   check_content.c  over init, prologue, two periods, flush and a period after that, every read
@@ -165,18 +166,6 @@ static void check_funcs(FgCheck *check)
             fg_check_fail_module(check, "there is no @%s", funcs[i].name);
 }
 
-static void check_budget(FgCheck *check, uint64_t budget)
-{
-    const FgTrace *trace = check->trace;
-    uint64_t peak = trace->state_bytes + trace->arena_bytes;
-    if (peak < trace->state_bytes || peak > budget)
-        fg_check_fail_module(check, "states (%s) and arena (%s) exceed the budget of %s by %s",
-                             fg_bytes_text(check->arena, trace->state_bytes),
-                             fg_bytes_text(check->arena, trace->arena_bytes),
-                             fg_bytes_text(check->arena, budget),
-                             fg_bytes_text(check->arena, peak - budget));
-}
-
 static void count(const FgCheck *check, FgProof *out)
 {
     const FgTrace *trace = check->trace;
@@ -204,7 +193,7 @@ bool fg_check_trace(FgArena *scratch, const FgTrace *trace, uint64_t budget, FgP
         return false;
     index_buffers(&check);
     check_funcs(&check);
-    check_budget(&check, budget);
+    fg_check_budget(&check, budget);
     check_views(&check);
     FgCheckSpace space;
     fg_check_space(&check, &space);

@@ -44,6 +44,9 @@ bool fg_check_works(const FgTraceNode *node);
  * work. */
 void fg_check_accesses(const FgCheck *check, const FgTraceNode *node, FgTraceAccessVec *out);
 
+/* States and arena within the budget (check_budget.c). */
+void fg_check_budget(FgCheck *check, uint64_t budget);
+
 /* ---- addresses (check_memory.c) ---- */
 /* The addresses at which any access begins or ends, ascending. A value covers the cells lo..hi-1.
  */

@@ -58,10 +58,11 @@ static bool check_place(FgCheck *check, const FgTraceNode *node, uint32_t id)
     uint64_t low = root->state ? 0 : trace->state_bytes;
     uint64_t high = state || is_fixed(check, root) ? trace->state_bytes : end;
     if (at < low || at > high || bytes > high - at) {
-        fg_check_fail(check, node, 2, "%s lies at %llu..%llu, outside the %s at %llu..%llu",
+        fg_check_fail(check, node, 2, "%s lies at %llu..%llu, outside the %s at %llu..%llu%s",
                       fg_check_value_text(check, id), (unsigned long long)at,
                       (unsigned long long)(at + bytes), high == end ? "arena" : "state region",
-                      (unsigned long long)low, (unsigned long long)high);
+                      (unsigned long long)low, (unsigned long long)high,
+                      state ? ": what lives from step to step must be part of the plan" : "");
         return false;
     }
     uint64_t align = value->elements > 1 || id == root->id

@@ -111,7 +111,8 @@ typedef struct FgRbTables {
     FG_VEC(FgRbBucket) buckets;
     FG_VEC(FgRbNode) nodes;
     FG_VEC(FgRbState) states;
-    const FgRbTable *layouts; /* or NULL */
+    /* As they stand; NULL: not there. */
+    const FgRbTable *param_rows, *input_rows, *dims, *tied, *layouts;
 } FgRbTables;
 
 /* Reads the program's tables and checks that they agree with each other; false after errors. */
@@ -162,8 +163,12 @@ uint64_t fg_rb_arg(const FgRbCall *call, const char *name, uint64_t otherwise);
 bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tables, uint64_t rank,
                  FgTrace *out, bool *out_uses_rank);
 
-/* ---- comparison (plan.c) ---- */
+/* ---- comparison (plan.c, plan_tables.c) ---- */
 bool fg_rb_compare(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,
                    const FgTrace *trace, const FgModule *plan);
+
+/* Whether the tables are those of the plan; false after an error. */
+bool fg_rb_compare_tables(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,
+                          const FgModule *plan);
 
 #endif

@@ -129,40 +129,6 @@ static void compare_func(Cx *cx, const char *name)
         DIFFER(cx, FG_NOWHERE, "@%s has %u calls, the plan %u", name, a.len, b.len);
 }
 
-/* ---- tables ---- */
-
-static void compare_tables(Cx *cx, const FgRbTables *tables, const FgModule *plan)
-{
-    FgLoc loc = cx->source->program.loc;
-    uint64_t fingerprint = fg_module_fingerprint(plan);
-    if (tables->fingerprint != fingerprint)
-        DIFFER(cx, loc, "its fingerprint is %016llx, the plan's %016llx",
-               (unsigned long long)tables->fingerprint, (unsigned long long)fingerprint);
-    if (tables->ranks != plan->ranks || tables->state_bytes != plan->state_bytes ||
-        tables->arena_bytes != plan->arena_bytes ||
-        tables->accumulate != (uint64_t)plan->numerics.accumulate ||
-        tables->clip != plan->numerics.clip)
-        DIFFER(cx, loc, "ranks, micro-steps, clipping or sizes are not the plan's");
-    if (tables->params.len != plan->params.len || tables->buckets.len != plan->buckets.len)
-        DIFFER(cx, loc, "it has other parameters or buckets than the plan");
-    for (uint32_t i = 0; cx->ok && i < plan->params.len; i++) {
-        const FgRbParam *a = &tables->params.data[i];
-        const FgParam *b = &plan->params.data[i];
-        uint64_t bucket = b->bucket == FG_NO_ID ? UINT32_MAX : b->bucket;
-        if (strcmp(a->name, b->name) || a->bucket != bucket || a->trainable != b->trainable ||
-            (b->bucket != FG_NO_ID && a->offset != b->bucket_offset) ||
-            a->elements != (uint64_t)fg_type_elements(b->type))
-            DIFFER(cx, loc, "parameter %s is not as in the plan", a->name);
-    }
-    for (uint32_t i = 0; cx->ok && i < plan->buckets.len; i++) {
-        const FgRbBucket *a = &tables->buckets.data[i];
-        const FgBucket *b = &plan->buckets.data[i];
-        if (strcmp(a->name, b->name) || a->elements != b->elements ||
-            a->dtype != (uint64_t)b->dtype || a->trainable != b->trainable)
-            DIFFER(cx, loc, "bucket %s is not as in the plan", a->name);
-    }
-}
-
 bool fg_rb_compare(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,
                    const FgTrace *trace, const FgModule *plan)
 {
@@ -177,7 +143,7 @@ bool fg_rb_compare(FgArena *arena, const FgRbSource *source, const FgRbTables *t
              .position = FG_NEW_ARRAY(arena, uint32_t, planned.nodes.len + 1),
              .place = FG_NEW_ARRAY(arena, uint32_t, trace->nodes.len + 1),
              .ok = true};
-    compare_tables(&cx, tables, plan);
+    cx.ok = fg_rb_compare_tables(arena, source, tables, plan);
     for (uint32_t i = 0; i < sizeof funcs / sizeof *funcs; i++)
         compare_func(&cx, funcs[i]);
     return cx.ok;

@@ -155,6 +155,8 @@ static void read_params(Cx *cx, const FgRbTable *dims)
 {
     const FgRbTable *table = table_of(cx, "params", "FgRtParam", "n_params");
     const FgRbTable *tied = table_of(cx, "tied", "char *const", NULL);
+    cx->out->param_rows = table;
+    cx->out->tied = tied;
     for (uint32_t i = 0; table && i < table->n_rows; i++) {
         FgRbParam param = {text(cx, table, i, "name"), whole(cx, table, i, "bucket"),
                            whole(cx, table, i, "offset"), whole(cx, table, i, "elements"),
@@ -316,6 +318,7 @@ static void read_buckets(Cx *cx)
 static void read_inputs(Cx *cx, const FgRbTable *dims)
 {
     const FgRbTable *table = table_of(cx, "inputs", "FgRtInput", "n_inputs");
+    cx->out->input_rows = table;
     for (uint32_t i = 0; table && i < table->n_rows; i++) {
         FgLoc loc = row_place(table, i);
         uint64_t elements = whole(cx, table, i, "elements");
@@ -355,6 +358,7 @@ bool fg_rb_tables(const FgRbSource *source, FgRbTables *out)
     if (!cx.ok)
         return false;
     const FgRbTable *dims = table_of(&cx, "dims", "int64_t", NULL);
+    out->dims = dims;
     out->layouts = table_of(&cx, "layouts", "int64_t", "n_layouts");
     read_nodes(&cx);
     read_ledger(&cx);

@@ -553,7 +553,7 @@ static void change_row(const Cx *cx, const FgRbTable *table, uint32_t row, const
     uint32_t line = cell->loc.line - 1;
     const char *text = text_of(cx, line), *at = text + cell->loc.col - 1;
     size_t digits = strspn(at, "0123456789");
-    if (digits)
+    if (digits && (step != UINT64_MAX || cell->u))
         try_edit(cx, line,
                  fg_arena_printf(cx->arena, "%.*s%llu%s", (int)(at - text), text,
                                  (unsigned long long)(cell->u + step), at + digits));
@@ -564,13 +564,15 @@ static void change_table(const Cx *cx)
     static const struct {
         const char *table, *field;
         uint64_t step;
-    } rows[] = {
-        {"params", "bucket", 1},        {"params", "offset", 16},     {"params", "elements", 1},
-        {"params", "trainable", 1},     {"params", "dims_first", 1},  {"buckets", "elements", 2},
-        {"buckets", "params_first", 1}, {"buckets", "n_params", 1},   {"buckets", "shard", 16},
-        {"buckets", "moment1", 16},     {"buckets", "moment2", 16},   {"buckets", "master", 16},
-        {"buckets", "grad_shard", 16},  {"buckets", "grad_bytes", 4}, {"inputs", "offset", 16},
-        {"inputs", "elements", 1},      {"bucket_params", "", 1}};
+    } rows[] = {{"params", "bucket", 1},        {"params", "offset", 16},
+                {"params", "elements", 1},      {"params", "trainable", UINT64_MAX},
+                {"params", "dims_first", 1},    {"buckets", "elements", 2},
+                {"buckets", "params_first", 1}, {"buckets", "n_params", 1},
+                {"buckets", "shard", 16},       {"buckets", "moment1", 16},
+                {"buckets", "moment2", 16},     {"buckets", "master", 16},
+                {"buckets", "grad_shard", 16},  {"buckets", "grad_bytes", 4},
+                {"inputs", "offset", 16},       {"inputs", "elements", 1},
+                {"bucket_params", "", 1}};
     for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         const FgRbTable *table = fg_rb_table(&cx->program->source, rows[k].table);
         for (uint32_t i = 0; table && i < table->n_rows; i++)

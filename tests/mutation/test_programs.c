@@ -28,7 +28,8 @@ static const Variant variants[] = {
      "tiny-llama, least memory, bf16, clip, 2 micro-steps, recompute"},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
-#define SAMPLE 12 /* mutants of a kind and program in the suite */
+/* At most so many mutants of a kind in the suite: more of the small programs. */
+static const uint32_t samples[N_VARIANTS] = {24, 24, 20, 16, 10, 8};
 
 typedef struct Count {
     uint32_t places, tried, alone, with_plan;
@@ -71,14 +72,15 @@ static void try(void *context, const Mutant *mutant)
     ++*run->failures;
 }
 
-static void try_kind(const Program *program, const Kind *kind, Count *count, int *failures)
+static void try_kind(const Program *program, const Kind *kind, uint32_t sample, Count *count,
+                     int *failures)
 {
     const char *all = getenv("FG_MUTANTS");
     Run run = {program, kind->name, count, 1, 0, true, failures};
     FgArena *arena = fg_arena_new();
     kind->make(program, arena, try, &run);
     count->places += run.seen;
-    run.every = all || run.seen <= SAMPLE ? 1 : (run.seen + SAMPLE - 1) / SAMPLE;
+    run.every = all ? 1 : run.seen / sample + 1;
     run.seen = 0;
     run.counting = false;
     kind->make(program, arena, try, &run);
@@ -93,7 +95,7 @@ static void every_fault_is_refused(int *failures)
         Program program;
         if (program_make(arena, &variants[v], &program))
             for (uint32_t k = 0; k < n_mutant_kinds; k++)
-                try_kind(&program, &mutant_kinds[k], &counts[k], failures);
+                try_kind(&program, &mutant_kinds[k], samples[v], &counts[k], failures);
         else
             ++*failures;
         fg_arena_free(arena);

@@ -17,6 +17,8 @@
 extern "C" {
 #endif
 
+typedef struct FgRtGroup FgRtGroup;
+
 typedef struct FgCudaFail { /* sticky */
     int failed;
     uint32_t node;
@@ -27,6 +29,7 @@ typedef struct FgCudaAttention FgCudaAttention; /* plans of library attention, b
 typedef struct FgCudaGemm FgCudaGemm;           /* chosen matmul algorithms, by shape; gemm.c */
 
 struct FgRtCx {
+    FgRtGroup *group; /* core.h */
     const FgRtProgram *program;
     uint32_t rank, ranks;
     unsigned char *memory; /* device */
@@ -43,6 +46,8 @@ struct FgRtCx {
     int rehearsing;        /* start-up, before the prologue: calls that build plans do so, and run once on an arena of garbage */
     int sm;            /* compute capability: 90 */
     int n_sm;
+    const char *call; /* the one being made, and its node; NULL between calls */
+    uint32_t node;
     FgCudaFail fail;
 };
 

@@ -1,0 +1,171 @@
+/* Every call of the ABI, by one wrapper: sticky status, fault injection, timing, then the launch.
+ *
+ * In a rehearsal only calls that make plans of their own are let through: products and attention.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/core.h"
+
+/* ---- profiling ---- */
+
+static bool time_start(FgRtCx *cx, uint32_t node, cudaStream_t stream)
+{
+    FgCudaProfile *profile = &cx->group->profile;
+    if (!profile->us || node >= cx->program->n_nodes)
+        return false;
+    if (profile->n_timed == profile->room) {
+        size_t room = profile->room ? 2 * profile->room : 1024;
+        FgCudaTimed *grown = realloc(profile->timed, room * sizeof *grown);
+        if (!grown) {
+            fg_cuda_raise(cx, "out of memory for the profile");
+            return false;
+        }
+        profile->timed = grown;
+        for (size_t i = profile->room; i < room; i++) {
+            fg_cuda_check(cx, cudaEventCreate(&grown[i].start), "cudaEventCreate");
+            fg_cuda_check(cx, cudaEventCreate(&grown[i].stop), "cudaEventCreate");
+            profile->room = i + 1;
+        }
+    }
+    FgCudaTimed *timed = &profile->timed[profile->n_timed++];
+    timed->node = node;
+    fg_cuda_check(cx, cudaEventRecord(timed->start, stream), "cudaEventRecord");
+    return true;
+}
+
+static void time_stop(FgRtCx *cx, cudaStream_t stream)
+{
+    FgCudaProfile *profile = &cx->group->profile;
+    fg_cuda_check(cx, cudaEventRecord(profile->timed[profile->n_timed - 1].stop, stream),
+                  "cudaEventRecord");
+}
+
+void fg_cuda_profile_body(FgRtCx *cx)
+{
+    FgCudaProfile *profile = &cx->group->profile;
+    for (size_t i = 0; i < profile->n_timed; i++) {
+        float ms = 0;
+        fg_cuda_check(cx,
+                      cudaEventElapsedTime(&ms, profile->timed[i].start, profile->timed[i].stop),
+                      "cudaEventElapsedTime");
+        profile->us[profile->timed[i].node] += (double)ms * 1e3;
+        profile->calls[profile->timed[i].node]++;
+    }
+    profile->n_timed = 0;
+}
+
+void fg_cuda_profile_close(FgCudaProfile *profile)
+{
+    for (size_t i = 0; i < profile->room; i++) {
+        cudaEventDestroy(profile->timed[i].start);
+        cudaEventDestroy(profile->timed[i].stop);
+    }
+    free(profile->timed);
+    free(profile->us);
+    free(profile->calls);
+    *profile = (FgCudaProfile){0};
+}
+
+double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls)
+{
+    const FgCudaProfile *profile = &cx->group->profile;
+    bool known = profile->us && node < cx->program->n_nodes;
+    *calls = known ? profile->calls[node] : 0;
+    return known ? profile->us[node] : 0;
+}
+
+/* ---- calls ---- */
+
+typedef struct Call {
+    const char *name;
+    cudaStream_t stream;
+    bool timed;
+} Call;
+
+static bool plans(const char *name)
+{
+    return strncmp(name, "linear", 6) == 0 || strncmp(name, "attention", 9) == 0 ||
+           strcmp(name, "matmul") == 0;
+}
+
+static bool call_enter(FgRtCx *cx, Call *call, uint32_t node, FgRtStream stream)
+{
+    FgRtGroup *group = cx->group;
+    if (fg_cuda_failed(cx) || (cx->rehearsing && !plans(call->name)))
+        return false;
+    cx->node = node;
+    cx->call = call->name;
+    group->n_calls++;
+    if (group->options.fail_after == group->n_calls && group->options.fail_rank == cx->rank) {
+        fg_cuda_raise(cx, "fault injected at call %llu", (unsigned long long)group->n_calls);
+        return false;
+    }
+    call->stream = cx->streams[stream];
+    call->timed = !cx->rehearsing && time_start(cx, node, call->stream);
+    return true;
+}
+
+static void call_leave(FgRtCx *cx, const Call *call)
+{
+    if (call->timed)
+        time_stop(cx, call->stream);
+    cx->call = NULL;
+}
+
+#define FG_RT_CALL(name, effects, params, names)                                                   \
+    void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params)          \
+    {                                                                                              \
+        Call call = {#name, NULL, false};                                                          \
+        if (!call_enter(cx, &call, node, stream))                                                  \
+            return;                                                                                \
+        fg_cuda_##name(cx, call.stream, node, FG_RT_UNPAREN names);                                \
+        call_leave(cx, &call);                                                                     \
+    }
+#define FG_RT_CALL_F(name, effects, params, names, fparams, fnames)                                \
+    void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params,          \
+                      FG_RT_UNPAREN fparams)                                                       \
+    {                                                                                              \
+        Call call = {#name, NULL, false};                                                          \
+        if (!call_enter(cx, &call, node, stream))                                                  \
+            return;                                                                                \
+        fg_cuda_##name(cx, call.stream, node, FG_RT_UNPAREN names, FG_RT_UNPAREN fnames);          \
+        call_leave(cx, &call);                                                                     \
+    }
+#include "runtime/fg_rt_calls.def"
+#undef FG_RT_CALL
+#undef FG_RT_CALL_F
+
+/* ---- streams ---- */
+
+void fg_rt_release(FgRtCx *cx, uint32_t node, FgRtStream stream, uint64_t buffer, uint64_t bytes)
+{
+    (void)cx, (void)node, (void)stream, (void)buffer, (void)bytes; /* a statement for checkers */
+}
+
+void fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event)
+{
+    if (!fg_cuda_failed(cx))
+        fg_cuda_check(cx, cudaEventRecord(cx->events[event], cx->streams[stream]),
+                      "cudaEventRecord");
+}
+
+void fg_rt_wait(FgRtCx *cx, FgRtStream stream, uint32_t event)
+{
+    if (!fg_cuda_failed(cx))
+        fg_cuda_check(cx, cudaStreamWaitEvent(cx->streams[stream], cx->events[event], 0),
+                      "cudaStreamWaitEvent");
+}
+
+void fg_rt_join(FgRtCx *cx)
+{
+    if (fg_cuda_failed(cx))
+        return;
+    for (int s = 0; s < FG_RT_N_STREAMS; s++)
+        fg_cuda_check(cx, cudaEventRecord(cx->join[s], cx->streams[s]), "cudaEventRecord");
+    for (int s = 0; s < FG_RT_N_STREAMS; s++)
+        for (int other = 0; other < FG_RT_N_STREAMS; other++)
+            if (other != s)
+                fg_cuda_check(cx, cudaStreamWaitEvent(cx->streams[s], cx->join[other], 0),
+                              "cudaStreamWaitEvent");
+}

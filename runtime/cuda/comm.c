@@ -1,0 +1,187 @@
+/* Two communicators: gathers go through one whose collectives leave the multiprocessors to the
+ * products (copy engines, zero-CTA policy) and which knows the allocation as a symmetric window;
+ * reductions through a plain one, which is faster at them without windows.
+ *
+ * One rank has no communicator: its collectives are copies. */
+#include "runtime/cuda/core.h"
+#include "runtime/cuda/shard.h"
+
+void fg_cuda_nccl(FgRtCx *cx, ncclResult_t result, const char *what)
+{
+    if (result != ncclSuccess && result != ncclInProgress)
+        fg_cuda_raise(cx, "%s: %s: %s", what, ncclGetErrorString(result), ncclGetLastError(NULL));
+}
+
+bool fg_cuda_comm_open(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    ncclUniqueId id = {{0}};
+    if (cx->ranks == 1)
+        return true;
+    if (cx->rank == 0)
+        fg_cuda_nccl(cx, ncclGetUniqueId(&id), "ncclGetUniqueId");
+    if (fg_cuda_failed(cx) || !fg_world_share(group->world, &id, sizeof id))
+        return false;
+    ncclConfig_t plain = NCCL_CONFIG_INITIALIZER, zero = NCCL_CONFIG_INITIALIZER;
+    plain.commName = "reduce";
+    zero.commName = "gather";
+    zero.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    fg_cuda_nccl(cx, ncclCommInitRankConfig(&cx->reduce, (int)cx->ranks, id, (int)cx->rank, &plain),
+                 "ncclCommInitRankConfig");
+    if (fg_cuda_failed(cx))
+        return false;
+    fg_cuda_nccl(cx, ncclCommSplit(cx->reduce, 0, (int)cx->rank, &cx->gather, &zero),
+                 "ncclCommSplit");
+    if (fg_cuda_failed(cx))
+        return false;
+    fg_cuda_nccl(cx,
+                 ncclCommWindowRegister(cx->gather, cx->memory, group->bytes, &group->window,
+                                        NCCL_WIN_COLL_SYMMETRIC),
+                 "ncclCommWindowRegister");
+    return !fg_cuda_failed(cx);
+}
+
+void fg_cuda_comm_close(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    if (fg_cuda_failed(cx)) { /* peers may be gone: nothing can be agreed on */
+        if (cx->gather)
+            ncclCommAbort(cx->gather);
+        if (cx->reduce)
+            ncclCommAbort(cx->reduce);
+        return;
+    }
+    if (group->window)
+        ncclCommWindowDeregister(cx->gather, group->window);
+    if (cx->gather)
+        ncclCommDestroy(cx->gather);
+    if (cx->reduce)
+        ncclCommDestroy(cx->reduce);
+}
+
+static void look_at(FgRtCx *cx, ncclComm_t comm, const char *name)
+{
+    ncclResult_t state = ncclSuccess;
+    if (comm && ncclCommGetAsyncError(comm, &state) == ncclSuccess)
+        fg_cuda_nccl(cx, state, name);
+}
+
+void fg_cuda_comm_look(FgRtCx *cx)
+{
+    look_at(cx, cx->gather, "the gather communicator");
+    look_at(cx, cx->reduce, "the reduce communicator");
+}
+
+/* ---- collectives ---- */
+
+static ncclDataType_t nccl_dtype(FgRtCx *cx, uint64_t dt)
+{
+    switch (dt) {
+    case FG_RT_F32:
+        return ncclFloat32;
+    case FG_RT_BF16:
+        return ncclBfloat16;
+    case FG_RT_F16:
+        return ncclFloat16;
+    case FG_RT_F64:
+        return ncclFloat64;
+    case FG_RT_I32:
+        return ncclInt32;
+    case FG_RT_I64:
+        return ncclInt64;
+    default:
+        fg_cuda_raise(cx, "a collective of no dtype");
+        return ncclInt8;
+    }
+}
+
+static uint64_t dtype_bytes(uint64_t dt)
+{
+    return dt == FG_RT_BF16 || dt == FG_RT_F16 ? 2 : dt == FG_RT_F64 || dt == FG_RT_I64 ? 8 : 4;
+}
+
+static void copy(FgRtCx *cx, cudaStream_t stream, void *to, const void *from, uint64_t bytes)
+{
+    fg_cuda_check(cx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
+                  "cudaMemcpyAsync");
+}
+
+void fg_cuda_gather(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t shard, uint64_t whole,
+                    uint64_t bytes)
+{
+    (void)node;
+    if (cx->ranks == 1)
+        copy(cx, stream, fg_cuda_at(cx, whole), fg_cuda_at(cx, shard), bytes);
+    else
+        fg_cuda_nccl(cx,
+                     ncclAllGather(fg_cuda_at(cx, shard), fg_cuda_at(cx, whole), bytes, ncclInt8,
+                                   cx->gather, stream),
+                     "ncclAllGather");
+}
+
+/* NCCL sums in the wire's dtype. A shard that is wider or holds a sum already gets its part from
+ * the rank's own slice of the buffer, where it is summed in place. */
+void fg_cuda_reduce_scatter(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t whole,
+                            uint64_t shard, uint64_t elements, uint64_t wire, uint64_t dt,
+                            uint64_t accumulate)
+{
+    (void)node;
+    uint64_t own = elements / cx->ranks;
+    unsigned char *all = fg_cuda_at(cx, whole), *slice = all + cx->rank * own * dtype_bytes(wire);
+    unsigned char *to = fg_cuda_at(cx, shard);
+    bool straight = wire == dt && !accumulate;
+    if (cx->ranks == 1 && straight) {
+        copy(cx, stream, to, all, own * dtype_bytes(wire));
+        return;
+    }
+    if (cx->ranks > 1)
+        fg_cuda_nccl(cx,
+                     ncclReduceScatter(all, straight ? to : slice, own, nccl_dtype(cx, wire),
+                                       ncclSum, cx->reduce, stream),
+                     "ncclReduceScatter");
+    if (!straight)
+        fg_cuda_shard_add(cx, stream, slice, wire, to, dt, own, accumulate);
+}
+
+void fg_cuda_all_reduce(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t n,
+                        uint64_t dt)
+{
+    (void)node;
+    void *at = fg_cuda_at(cx, x);
+    if (cx->ranks > 1)
+        fg_cuda_nccl(cx, ncclAllReduce(at, at, n, nccl_dtype(cx, dt), ncclSum, cx->reduce, stream),
+                     "ncclAllReduce");
+}
+
+/* ---- warming up ---- */
+
+/* On the arena, which holds nothing yet: a small and a large collective of each kind. */
+bool fg_cuda_comm_warm(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    const FgRtProgram *program = cx->program;
+    uint64_t arena = program->state_bytes, half = program->arena_bytes / 2, largest = 1 << 25;
+    cudaStream_t gather = cx->streams[FG_GATHER], reduce = cx->streams[FG_REDUCE];
+    for (uint64_t bytes = 4096; cx->ranks > 1 && bytes <= largest && !fg_cuda_failed(cx);
+         bytes <<= 13) {
+        uint64_t each = bytes / cx->ranks / 256 * 256;
+        if (each == 0 || each * cx->ranks > half || half < 4096)
+            break;
+        uint64_t whole = arena + (half + 255) / 256 * 256;
+        if (whole + each * cx->ranks > arena + program->arena_bytes)
+            break;
+        fg_cuda_gather(cx, gather, 0, arena, whole, each);
+        fg_cuda_check(cx, cudaStreamSynchronize(gather), "the first gather");
+        fg_cuda_reduce_scatter(cx, reduce, 0, whole, arena, each * cx->ranks / 4, FG_RT_F32,
+                               FG_RT_F32, 0);
+        fg_cuda_reduce_scatter(cx, reduce, 0, whole, arena, each * cx->ranks / 2, FG_RT_BF16,
+                               FG_RT_BF16, 0);
+        fg_cuda_check(cx, cudaStreamSynchronize(reduce), "the first reduction");
+    }
+    if (cx->ranks > 1 && program->norm != FG_RT_NONE && !fg_cuda_failed(cx))
+        fg_cuda_all_reduce(cx, reduce, 0, program->norm, FG_RT_NORM_LIMBS, FG_RT_I64); /* zeros */
+    if (!fg_cuda_failed(cx))
+        fg_cuda_all_reduce(cx, reduce, 0, program->loss, 1, FG_RT_F64);
+    fg_cuda_check(cx, cudaStreamSynchronize(reduce), "the first reduction");
+    return !fg_cuda_failed(cx);
+}

@@ -2,8 +2,11 @@
 
 add_library(fg_flags INTERFACE)
 target_compile_definitions(fg_flags INTERFACE _POSIX_C_SOURCE=200809L)
-target_compile_options(fg_flags INTERFACE -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes
-  -Wmissing-prototypes -Wswitch-enum -Wvla -ffp-contract=off)
+target_compile_options(fg_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
+  -Wswitch-enum -Wvla -ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter -Werror=all-warnings>)
 target_include_directories(fg_flags INTERFACE ${PROJECT_SOURCE_DIR})
 
 set(FG_SANITIZE_FLAGS "")

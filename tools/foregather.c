@@ -17,10 +17,8 @@ typedef struct Verb {
 } Verb;
 
 static const Verb verbs[] = {
-    {"compile", FG_VERB_COMPILE, fg_cmd_compile},
-    {"dump", FG_VERB_DUMP, fg_cmd_dump},
-    {"diff", FG_VERB_DIFF, fg_cmd_diff},
-    {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
+    {"compile", FG_VERB_COMPILE, fg_cmd_compile}, {"dump", FG_VERB_DUMP, fg_cmd_dump},
+    {"diff", FG_VERB_DIFF, fg_cmd_diff},          {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
     {"verify", FG_VERB_VERIFY, fg_cmd_verify},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
@@ -79,7 +77,7 @@ static FgExit run(FgArena *arena, int argc, char **argv)
         return FG_EXIT_USAGE;
     }
     if (strcmp(first, "--version") == 0) {
-        printf("foregather %s (target host)\n", FG_VERSION);
+        printf("foregather %s (targets: host%s)\n", FG_VERSION, *FG_NVCC ? ", cuda" : "");
         return FG_EXIT_OK;
     }
     if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)

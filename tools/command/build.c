@@ -1,6 +1,7 @@
 /* The runtime that programs are linked with is found in this order: FOREGATHER_RUNTIME, then
  * ../lib/foregather beside the command (a build tree and an installation look alike), then the
- * folder fixed at build time. The compiler is CC, or the one that built the command, or cc. */
+ * folder fixed at build time. The compiler is CC, or the one that built the command, or cc; for the
+ * cuda target it is nvcc, from NVCC, PATH, its usual place, or where it was at build time. */
 #include "tools/command/build.h"
 
 #include "base/file.h"
@@ -90,8 +91,8 @@ static void push_compiler(FgArena *arena, FgStrVec *argv)
         fg_vec_push(arena, argv, access(FG_CC, X_OK) == 0 ? FG_CC : "cc");
 }
 
-static FgStrVec command(FgArena *arena, const FgBuild *build, const char *runtime,
-                        const char *c_path, const char *part)
+static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *runtime,
+                             const char *c_path, const char *part)
 {
     FgStrVec argv = {0};
     push_compiler(arena, &argv);
@@ -112,12 +113,99 @@ static FgStrVec command(FgArena *arena, const FgBuild *build, const char *runtim
     return argv;
 }
 
+/* ---- the cuda target ---- */
+
+static bool in_path(FgArena *arena, const char *name)
+{
+    const char *path = getenv("PATH");
+    for (const char *at = path; at && *at;) {
+        size_t n = strcspn(at, ":");
+        if (access(fg_arena_printf(arena, "%.*s/%s", (int)n, at, name), X_OK) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+static const char *find_nvcc(FgArena *arena)
+{
+    static const char *const places[] = {"/usr/local/cuda/bin/nvcc", FG_NVCC};
+    const char *given = getenv("NVCC");
+    if (given && *given)
+        return given;
+    if (in_path(arena, "nvcc"))
+        return "nvcc";
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (*places[i] && access(places[i], X_OK) == 0)
+            return places[i];
+    return NULL;
+}
+
+/* Kernels run on later GPUs of the generation that they were compiled for. */
+static bool arch_served(const char *arch)
+{
+    for (const char *at = FG_CUDA_ARCHS; *at; at += strcspn(at, " "), at += strspn(at, " ")) {
+        long built = strtol(at, NULL, 10), wanted = strtol(arch, NULL, 10);
+        if (built / 10 == wanted / 10 && built <= wanted)
+            return true;
+    }
+    return false;
+}
+
+static bool cuda_ready(FgArena *arena, const FgBuild *build, const char *runtime,
+                       const char **out_error)
+{
+    const char *why = NULL;
+    if (!readable(arena, runtime, "libfg_rt_cuda.a"))
+        why =
+            fg_arena_printf(arena,
+                            "--target cuda: %s has no libfg_rt_cuda.a: foregather was built where "
+                            "no nvcc was found; install CUDA and configure again",
+                            runtime);
+    else if (!find_nvcc(arena))
+        why = "--target cuda: there is no nvcc here, neither in PATH nor in /usr/local/cuda/bin; "
+              "set NVCC, or give --emit c and build the file elsewhere";
+    else if (!arch_served(build->arch))
+        why = fg_arena_printf(arena,
+                              "--arch %s: this build's kernels are for %s; configure with "
+                              "-DFG_CUDA_ARCHITECTURES=%s",
+                              build->arch, FG_CUDA_ARCHS, build->arch);
+    if (why)
+        *out_error = why;
+    return !why;
+}
+
+/* The file is C to its end while it has no kernels of its own. */
+static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *runtime,
+                             const char *c_path, const char *part)
+{
+    FgStrVec argv = {0};
+    fg_vec_push(arena, &argv, find_nvcc(arena));
+    push_words(arena, &argv, "-x c -O1 -Xcompiler -std=c11 -cudart shared");
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-arch=sm_%s", build->arch));
+    if (build->shared)
+        push_words(arena, &argv, "-shared -Xcompiler -fPIC");
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
+    fg_vec_push(arena, &argv, "-o");
+    fg_vec_push(arena, &argv, part);
+    fg_vec_push(arena, &argv, c_path);
+    if (!build->shared) {
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_rt_cuda.a", runtime));
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_launch.a", runtime));
+        push_words(arena, &argv, FG_CUDA_LINK_FLAGS);
+    }
+    fg_vec_push(arena, &argv, NULL);
+    return argv;
+}
+
 static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
                     const char **out_error)
 {
     const char *part = fg_arena_printf(arena, "%s.part-%ld", build->output, (long)getpid());
     const char *said = "";
-    FgStrVec argv = command(arena, build, runtime, c_path, part);
+    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, part)
+                                : host_command(arena, build, runtime, c_path, part);
     int status = fg_run(arena, argv.data, &said);
     if (status == 0 && rename(part, build->output) == 0)
         return true;
@@ -125,7 +213,7 @@ static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, c
     if (status == 0)
         *out_error = fg_arena_printf(arena, "%s cannot be written", build->output);
     else if (status < 0)
-        *out_error = fg_arena_printf(arena, "the C compiler did not start: %s", said);
+        *out_error = fg_arena_printf(arena, "%s did not start: %s", argv.data[0], said);
     else
         *out_error =
             fg_arena_printf(arena, "%s failed with status %d:\n%s", argv.data[0], status, said);
@@ -135,7 +223,8 @@ static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, c
 bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error)
 {
     const char *runtime = find_runtime(arena, out_error);
-    const char *folder = runtime ? fg_temp_dir(arena, out_error) : NULL;
+    bool ready = runtime && (!build->cuda || cuda_ready(arena, build, runtime, out_error));
+    const char *folder = ready ? fg_temp_dir(arena, out_error) : NULL;
     *out_ms = 0;
     if (!folder)
         return false;

@@ -1,5 +1,5 @@
-/* From C text to a program: runs the system compiler, without a shell, and puts the result in place
- * whole or not at all. */
+/* From C text to a program: runs the target's compiler (the system's C compiler, or nvcc), without
+ * a shell, and puts the result in place whole or not at all. */
 #ifndef FG_TOOLS_COMMAND_BUILD_H
 #define FG_TOOLS_COMMAND_BUILD_H
 
@@ -12,6 +12,8 @@ typedef struct FgBuild {
     const char *name;   /* what the C file is called while it is compiled: "llama.c" */
     const char *output; /* where the result goes */
     bool shared;        /* a shared object without the runtime, for a test runner that brings one */
+    bool cuda;          /* for GPUs of generation `arch` ("90"), by nvcc; otherwise for the host */
+    const char *arch;
 } FgBuild;
 
 /* False with *out_error, arena-owned. *out_ms is the time that the compiler took. */

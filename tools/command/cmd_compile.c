@@ -8,9 +8,12 @@
 #include <string.h>
 
 typedef enum Kind { KIND_EXE, KIND_C, KIND_SO } Kind;
+enum { TARGET_HOST, TARGET_CUDA }; /* choices of --target */
 
 typedef struct Target {
     Kind kind;
+    bool cuda;
+    const char *ending; /* of the text's file: ".c", ".cu" */
     const char *stem;   /* OUT of --save-temps's OUT.c */
     const char *output; /* what is written */
 } Target;
@@ -38,8 +41,10 @@ static Target target_of(const FgSession *s)
     Target t = {.kind = (Kind)fg_flags_choice(s->flags, FG_FLAG_emit)};
     t.stem = given ? given : default_stem(s->arena, s->graph->name);
     t.output = t.stem;
-    if (t.kind == KIND_C && !ends_with(t.stem, ".c") && strcmp(t.stem, "-") != 0)
-        t.output = fg_arena_printf(s->arena, "%s.c", t.stem);
+    t.cuda = fg_flags_choice(s->flags, FG_FLAG_target) == TARGET_CUDA;
+    t.ending = t.cuda ? ".cu" : ".c";
+    if (t.kind == KIND_C && !ends_with(t.stem, t.ending) && strcmp(t.stem, "-") != 0)
+        t.output = fg_arena_printf(s->arena, "%s%s", t.stem, t.ending);
     if (t.kind == KIND_SO && !given)
         t.output = fg_arena_printf(s->arena, "%s.so", t.stem);
     return t;
@@ -75,14 +80,20 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
     const char *error = NULL;
     const char *c_path = t->kind == KIND_C ? t->output
                          : s->flags->values[FG_FLAG_save_temps]
-                             ? fg_arena_printf(s->arena, "%s.c", t->stem)
+                             ? fg_arena_printf(s->arena, "%s%s", t->stem, t->ending)
                              : NULL;
     if (c_path && !fg_file_write(s->arena, c_path, text, strlen(text), &error))
         return fg_session_fail(s, error);
     if (t->kind == KIND_C)
         return FG_EXIT_OK;
-    const char *name = fg_arena_printf(s->arena, "%s.c", base_name(t->stem));
-    FgBuild build = {text, name, t->output, t->kind == KIND_SO};
+    const char *name = fg_arena_printf(s->arena, "%s%s", base_name(t->stem), t->ending);
+    const char *arch = s->flags->values[FG_FLAG_arch];
+    FgBuild build = {.text = text,
+                     .name = name,
+                     .output = t->output,
+                     .shared = t->kind == KIND_SO,
+                     .cuda = t->cuda,
+                     .arch = arch ? arch : "90"};
     if (!fg_build(s->arena, &build, out_cc_ms, &error))
         return fg_session_fail(s, error);
     return FG_EXIT_OK;
@@ -126,12 +137,14 @@ static FgExit verify(FgSession *s, const FgCompiled *c, const char *text, double
 }
 
 /* How to run what was made: programs in the current folder need "./". */
-static const char *run_text(FgArena *arena, const Target *t)
+static const char *run_text(FgArena *arena, const Target *t, uint32_t ranks)
 {
     if (t->kind != KIND_EXE)
         return NULL;
-    return fg_arena_printf(arena, "%s%s --data tokens.bin", strchr(t->output, '/') ? "" : "./",
-                           t->output);
+    const char *start =
+        t->cuda && ranks > 1 ? fg_arena_printf(arena, " --local-ranks %u", ranks) : "";
+    return fg_arena_printf(arena, "%s%s%s --data tokens.bin", strchr(t->output, '/') ? "" : "./",
+                           t->output, start);
 }
 
 FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
@@ -162,7 +175,7 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
         code = write_report(&s, &compiled, cc_ms, verify_ms);
     if (code != FG_EXIT_OK)
         return code;
-    FgWrote wrote = {target.output, run_text(arena, &target), said};
+    FgWrote wrote = {target.output, run_text(arena, &target, compiled.module->ranks), said};
     fg_session_flush(&s);
     fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
     return FG_EXIT_OK;

@@ -145,10 +145,10 @@ static void lose(FgWorld *world, FgPeer *peer)
     uint32_t rank = world->rank == 0 ? (uint32_t)(peer - world->peers) + 1 : 0;
     close(peer->fd);
     peer->fd = -1;
-    if (rank == 0)
-        world->rank0_gone = true;
     if (peer->left)
         return;
+    if (rank == 0)
+        world->rank0_gone = true;
     char text[FG_WIRE_TEXT];
     snprintf(text, sizeof text,
              "rank %u (%.200s) is gone: it ended without a word; rank %u was at %s", rank,

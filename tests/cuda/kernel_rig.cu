@@ -149,6 +149,7 @@ void Rig::begin()
 {
     uint64_t used = next ? next : bytes;
     next = 0;
+    scale = 0;
     results.clear();
     if (!memory.empty())
         memset(memory.data(), 0xa5, used); /* guards, and results before they are written */
@@ -248,6 +249,7 @@ void Rig::changes(uint64_t at, uint64_t dt, uint64_t n, Compare compare)
 void Rig::start()
 {
     must(cudaMemcpy(cx.memory, initial.data(), initial.size(), cudaMemcpyHostToDevice), "copy");
+    must(cudaDeviceSynchronize(), "copy"); /* it may return while the last pages are on their way */
 }
 
 FgRtCx *Rig::host_cx()
@@ -294,7 +296,7 @@ static void canonical(const unsigned char *from, int64_t *limbs)
 }
 
 static std::string compare_result(const Result &r, const unsigned char *got,
-                                  const unsigned char *want)
+                                  const unsigned char *want, double scale)
 {
     char text[160] = "";
     if (r.compare == LIMBS) {
@@ -308,7 +310,7 @@ static std::string compare_result(const Result &r, const unsigned char *got,
             }
         return text;
     }
-    double largest = 0, worst = 0;
+    double largest = scale, worst = 0;
     uint64_t n_bad = 0, at = 0;
     for (uint64_t i = 0; i < r.n; i++) {
         double value = fabs(read_element(want + r.at, r.dt, i));
@@ -340,6 +342,7 @@ void Rig::compare(const std::string &name)
     int reported = 0;
     must(cudaMemcpy(&reported, cx.device_error, sizeof reported, cudaMemcpyDeviceToHost), "copy");
     must(cudaMemset(cx.device_error, 0, sizeof reported), "memset");
+    must(cudaDeviceSynchronize(), "memset");
     if (host_error)
         why = std::string("on the host: ") + host_error;
     else if (cx.fail.failed)
@@ -348,7 +351,7 @@ void Rig::compare(const std::string &name)
         why = "a bad value was reported";
     cx.fail.failed = 0;
     for (size_t i = 0; i < results.size() && why.empty(); i++)
-        why = compare_result(results[i], first.data(), memory.data());
+        why = compare_result(results[i], first.data(), memory.data(), scale);
     /* All else is as the host left it; and a second run gives the same bits. */
     for (const Result &r : results) {
         uint64_t size = r.n * dtype_bytes(r.dt);

@@ -247,6 +247,7 @@ std::vector<unsigned char> run(FgRtCx *cx, cudaStream_t stream, const Memory &m,
 {
     std::vector<unsigned char> out(m.bytes);
     must(cudaMemcpy(cx->memory, m.host.data(), m.bytes, cudaMemcpyHostToDevice), "copy");
+    must(cudaDeviceSynchronize(), "copy"); /* it may return while the last pages are on their way */
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
     if (captured)

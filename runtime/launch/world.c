@@ -9,6 +9,7 @@
 #include "runtime/launch/world_internal.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +202,11 @@ bool fg_world_listen(FgWorld *world)
     world->waits = calloc(world->n_peers + 1, sizeof *world->waits);
     if (!world->waits || pipe(world->wake) != 0)
         return false;
+    sigset_t all, before; /* signals are for the thread that trains */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     world->listening = pthread_create(&world->thread, NULL, listen_main, world) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return world->listening;
 }
 

@@ -70,8 +70,8 @@ static const Row ROWS[] = {
      "verify order, memory and declared effects of every call (host programs)", FIELD(checked)},
     {FLAG, "--no-graph", NULL, "launch every call by itself, not whole steps (cuda programs)",
      FIELD(no_graph)},
-    {FLAG, "--builtin-attention", NULL, "never the library's attention (cuda programs)",
-     FIELD(builtin_attention)},
+    {TEXT, "--attention", "WORD", "library where it can (default), or builtin (cuda programs)",
+     FIELD(attention)},
     {FLAG, "--deterministic", NULL, "only what repeats bit by bit (cuda programs)",
      FIELD(deterministic)},
     {FLAG, "--help", NULL, "this text", FIELD(help)},
@@ -185,6 +185,8 @@ static bool consistent(const FgOptions *options, FgFail *fail)
         return fg_fail(fail, "--beta1 and --beta2 must be below 1");
     if (options->steps == 0)
         return fg_fail(fail, "--steps must be at least 1");
+    if (strcmp(options->attention, "library") != 0 && strcmp(options->attention, "builtin") != 0)
+        return fg_fail(fail, "--attention: '%s' is not library or builtin", options->attention);
     if (options->join_s == 0 || options->join_s > 1000000)
         return fg_fail(fail, "--join-timeout must be 1 to 1000000 seconds");
     if (options->save_every && !options->save)
@@ -200,6 +202,7 @@ static bool consistent(const FgOptions *options, FgFail *fail)
 bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFail *fail)
 {
     *out_options = (FgOptions){.weights_prefix = "",
+                               .attention = "library",
                                .steps = 10,
                                .seed = 42,
                                .global_batch = FG_NOT_GIVEN,

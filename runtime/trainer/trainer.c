@@ -95,7 +95,7 @@ static bool open_run(Run *run, FgFail *fail)
     FgRtOptions rt = {.checked = options->checked,
                       .profile = options->profile != NULL,
                       .no_graph = options->no_graph,
-                      .builtin_attention = options->builtin_attention,
+                      .builtin_attention = strcmp(options->attention, "builtin") == 0,
                       .deterministic = options->deterministic};
     if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
         !fg_feed_open(&run->feed, run->program, options, fail))
@@ -246,19 +246,23 @@ static bool all_steps(Run *run, FgFail *fail)
 static void report_end(Run *run)
 {
     const FgRtProgram *program = run->program;
-    uint64_t touched = fg_loop_touched_bytes(&run->loop);
-    char *planned = fg_bytes_words(program->state_bytes + program->arena_bytes);
+    uint64_t plan = program->state_bytes + program->arena_bytes;
+    char *planned = fg_bytes_words(plan + program->reserved_bytes);
     char *states = fg_bytes_words(program->state_bytes);
     char *arena = fg_bytes_words(program->arena_bytes);
-    char *measured = fg_bytes_words(touched);
-    fg_report_line(&run->report, "memory   planned %s a rank (states %s, arena %s), measured %s",
-                   planned, states, arena, measured);
+    char *reserved = fg_bytes_words(program->reserved_bytes);
+    char *measured = fg_bytes_words(fg_loop_touched_bytes(&run->loop));
+    fg_report_line(&run->report,
+                   "memory   planned %s a rank (states %s, arena %s%s%s), measured %s", planned,
+                   states, arena, program->reserved_bytes ? ", reserved " : "",
+                   program->reserved_bytes ? reserved : "", measured);
     if (run->n_taken > 1)
         fg_report_line(&run->report, "time     measured %.1f ms a step, predicted %.1f ms",
                        run->busy_ms / (double)(run->n_taken - 1), program->predicted_step_us / 1e3);
     free(planned);
     free(states);
     free(arena);
+    free(reserved);
     free(measured);
 }
 

@@ -175,7 +175,8 @@ static bool cuda_ready(FgArena *arena, const FgBuild *build, const char *runtime
     return !why;
 }
 
-/* The file is C to its end while it has no kernels of its own. */
+/* The file is C to its end while it has no kernels of its own. nvcc takes every file that it is
+ * given for C then, so libraries come by -l. */
 static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *runtime,
                              const char *c_path, const char *part)
 {
@@ -190,10 +191,8 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
     fg_vec_push(arena, &argv, part);
     fg_vec_push(arena, &argv, c_path);
     if (!build->shared) {
-        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
-        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_rt_cuda.a", runtime));
-        fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_launch.a", runtime));
-        push_words(arena, &argv, FG_CUDA_LINK_FLAGS);
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "-L%s", runtime));
+        push_words(arena, &argv, "-lfg_trainer -lfg_rt_cuda -lfg_launch " FG_CUDA_LINK_FLAGS);
     }
     fg_vec_push(arena, &argv, NULL);
     return argv;

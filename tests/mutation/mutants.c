@@ -564,14 +564,22 @@ static void change_table(const Cx *cx)
     static const struct {
         const char *table, *field;
         uint64_t step;
-    } rows[] = {{"params", "bucket", 1},        {"params", "offset", 16},
-                {"params", "elements", 1},      {"params", "trainable", UINT64_MAX},
-                {"params", "dims_first", 1},    {"buckets", "elements", 2},
-                {"buckets", "params_first", 1}, {"buckets", "n_params", 1},
-                {"buckets", "shard", 16},       {"buckets", "moment1", 16},
-                {"buckets", "moment2", 16},     {"buckets", "master", 16},
-                {"buckets", "grad_shard", 16},  {"buckets", "grad_bytes", 4},
-                {"inputs", "offset", 16},       {"inputs", "elements", 1},
+    } rows[] = {{"params", "bucket", 1},
+                {"params", "offset", 16},
+                {"params", "elements", 1},
+                {"params", "trainable", UINT64_MAX},
+                {"dims", "", 1},
+                {"buckets", "elements", 2},
+                {"buckets", "params_first", 1},
+                {"buckets", "n_params", 1},
+                {"buckets", "shard", 16},
+                {"buckets", "moment1", 16},
+                {"buckets", "moment2", 16},
+                {"buckets", "master", 16},
+                {"buckets", "grad_shard", 16},
+                {"buckets", "grad_bytes", 4},
+                {"inputs", "offset", 16},
+                {"inputs", "elements", 1},
                 {"bucket_params", "", 1}};
     for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         const FgRbTable *table = fg_rb_table(&cx->program->source, rows[k].table);

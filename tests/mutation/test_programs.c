@@ -29,7 +29,7 @@ static const Variant variants[] = {
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 /* At most so many mutants of a kind in the suite: more of the small programs. */
-static const uint32_t samples[N_VARIANTS] = {24, 24, 20, 16, 10, 8};
+static const uint32_t samples[N_VARIANTS] = {22, 22, 18, 16, 6, 5};
 
 typedef struct Count {
     uint32_t places, tried, alone, with_plan;

@@ -1,0 +1,474 @@
+"""What runs on a GPU: prepared on a machine with nvcc, run on one with GPUs and Python's standard library.
+
+    cuda_test.py prepare --build B --source S --out BUNDLE
+    cuda_test.py run --bundle BUNDLE --source S --logs DIR [--only WORD]
+
+The bundle holds programs, their data, and what the host target makes of the same models. One line a case, `name ok` or
+`name FAILED` after what was wrong; the lines are also LOGS/summary.txt, outputs of programs LOGS/programs.txt.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "integration"))
+from common import Cases, Tools, Wrong, floats, near, read_log, read_tensors, require  # noqa: E402
+
+MODELS = ("llama-odd", "llama-tied-rope3", "llama-unused", "gpt2")
+OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1")
+UNITS = ("test_kernels", "test_attention")
+PROGRAM_LIMIT = 90  # seconds
+
+# Against torch. The host's tolerances (integration/run_oracle.py), wider by what sums in another order and of other
+# sizes cost.
+LOSS, GRADIENT, ADAMW = 1e-5, 2e-4, 5e-5
+BF16_LOSS, BF16_GRADIENT, BF16_ADAMW = 2e-3, 6e-2, 1e-2
+NEGLIGIBLE = 1e-6
+
+
+# ---- what there is ----
+
+
+def oracles():
+    """(name, model, ranks, precision, schedule): a small model with torch's results."""
+    rows = [(m, ranks, p, "compiled") for m in MODELS for ranks in (1, 2) for p in ("fp32", "bf16")]
+    rows += [("llama-odd", ranks, p, "zero3") for ranks in (1, 2) for p in ("fp32", "bf16")]
+    return [(f"{m}-{ranks}-{p}-{s}", m, ranks, p, s) for m, ranks, p, s in rows]
+
+
+TINY = {  # flags of programs that train on text; also made for the host
+    "tiny-plain": ("--batch", 4),
+    "tiny-clip": ("--batch", 4, "--clip", 0.5),
+    "tiny-clip-accumulate": ("--batch", 2, "--clip", 0.5, "--accumulate", 3),
+    "tiny-bf16-accumulate": ("--batch", 2, "--precision", "bf16", "--accumulate", 4),
+}
+TINY_STEPS = 12
+BIG = {  # Llama-3.2-1B on two ranks, batch 1 of 512, bf16
+    "1b-zero3": ("--schedule", "zero3"),
+    "1b-compiled": ("--schedule", "compiled"),
+    "1b-report": ("--schedule", "compiled", "--recompute", "full", "--memory", "14.57GiB"),
+}
+
+
+def write_tokens(path, count, vocabulary, seed):
+    source = random.Random(seed)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<256i", 20240801, 7, count, *([0] * 253)))
+        f.write(struct.pack(f"<{count}I", *(source.randrange(vocabulary) for _ in range(count))))
+
+
+# ---- preparing ----
+
+
+def compile_all(tools, folder):
+    def program(name, model, *flags):
+        tools.call(tools.foregather, "compile", model, "--target", "cuda", *flags, "-o", os.path.join(folder, name))
+
+    for name, model, ranks, precision, schedule in oracles():
+        program(name, tools.data(model, "model.json"), "--ranks", ranks, "--batch", 2 // ranks, "--schedule", schedule,
+                "--precision", precision, "--decay", "all")  # fmt: skip
+    for name, flags in TINY.items():
+        program(name, tools.example("tiny-llama.json"), "--ranks", 2, *flags)
+    program("tiny-one", tools.example("tiny-llama.json"), "--ranks", 1, "--batch", 4, "--precision", "bf16")
+    for name, flags in BIG.items():
+        program(name, tools.example("llama-3.2-1b.json"), "--machine", "2xH200", "--batch", 1, "--seq", 512, "--precision", "bf16",
+                *flags)  # fmt: skip
+
+
+def host_results(tools, folder):
+    """The same models on the host."""
+    tokens = os.path.join(folder, "tiny.bin")
+    for name, flags in TINY.items():
+        made = tools.path(name)
+        tools.call(tools.foregather, "compile", tools.example("tiny-llama.json"), "--ranks", 2, *flags, "-o", made)
+        tools.call(made, "--data", tokens, "--steps", TINY_STEPS, "--lr", "1e-3", "--log", os.path.join(folder, f"{name}.host.jsonl"))
+
+
+def prepare(args):
+    tools = Tools(os.path.abspath(args.build), os.path.abspath(args.source))
+    folder = tools.path("cuda-test", "x")[:-2]
+    write_tokens(os.path.join(folder, "tiny.bin"), 40000, 256, 1)
+    compile_all(tools, folder)
+    host_results(tools, folder)
+    for name in UNITS + ("bench_kernels", "bench_attention"):
+        built = os.path.join(tools.build, "tests", name)
+        if os.path.exists(built):
+            shutil.copy(built, folder)
+    for name in os.listdir(folder):
+        if os.access(os.path.join(folder, name), os.X_OK):
+            subprocess.run(["strip", os.path.join(folder, name)], check=True)
+    for model in MODELS:
+        shutil.copytree(tools.data(model), os.path.join(folder, "data", model))
+    os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
+    # The programs hold the same library: one window over all of them stores it once.
+    subprocess.run(f"tar cf - -C {os.path.dirname(folder)} cuda-test | xz -T1 -6 --lzma2=dict=256MiB > {args.out}",
+                   shell=True, check=True)  # fmt: skip
+    tools.close()
+    print(f"{args.out}: {os.path.getsize(args.out) / 1e6:.1f} MB")
+
+
+# ---- running ----
+
+
+class Runner:
+    def __init__(self, folder, logs):
+        self.folder, self.logs = folder, logs
+        self.gpus = self.count()
+        self.lock = threading.Lock()
+        self.programs = open(os.path.join(logs, "programs.txt"), "w")
+
+    @staticmethod
+    def count():
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+        return len(re.findall(r"^GPU \d+", listed.stdout, re.M))
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def call(self, *command, expect=0, limit=PROGRAM_LIMIT, gpu=None, env=None):
+        """Runs a program; (stdout + stderr, seconds). With `gpu`, that one alone is seen."""
+        command = [str(word) for word in command]
+        settings = dict(os.environ, NCCL_NVLS_ENABLE="0", **(env or {}))
+        if gpu is not None:
+            settings["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                   env=settings, cwd=self.folder, start_new_session=True)  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            said += f"\n(did not end within {limit} s)"
+        took = time.monotonic() - start
+        with self.lock:
+            self.programs.write(f"\n$ {' '.join(command)}\n{said}\n({process.returncode}, {took:.1f} s)\n")
+            self.programs.flush()
+        if process.returncode != expect:
+            raise Wrong(f"{os.path.basename(command[0])} ended with {process.returncode}, not {expect}:\n{said[-1500:]}")
+        return said, took
+
+    def ranks(self, ranks):
+        return ("--local-ranks", ranks) if ranks > 1 else ()
+
+
+def largest_error(a, b):
+    return max(abs(x - y) for x, y in zip(a, b)) / max(map(abs, b))
+
+
+def norm_error(a, b):
+    return (sum((x - y) ** 2 for x, y in zip(a, b)) / sum(y * y for y in b)) ** 0.5
+
+
+def oracle(run, name, model, ranks, precision, gpu, *options):
+    """One program against torch: loss, gradients, ten AdamW losses. Its losses."""
+    data = lambda file: run.path("data", model, file)  # noqa: E731
+    fp32 = precision == "fp32"
+    loss, gradient, adamw = (LOSS, GRADIENT, ADAMW) if fp32 else (BF16_LOSS, BF16_GRADIENT, BF16_ADAMW)
+    expected = json.load(open(data("expected.json")))
+    common = [run.path(name), "--inputs", data("inputs.safetensors"), "--weights", data("weights.safetensors"),
+              "--global-batch", 2, *OPTIMIZER, *run.ranks(ranks), *options]  # fmt: skip
+    tag = name + "".join(options)
+    grads, log = run.path(f"{tag}.grads"), run.path(f"{tag}.jsonl")
+    run.call(*common, "--steps", 1, "--dump-grads", grads, gpu=gpu)
+    run.call(*common, "--steps", 10, "--log", log, gpu=gpu)
+    steps = read_log(log)
+    losses = [steps[s]["loss"] for s in range(1, 11)]
+    errors = [near(losses[0], expected["loss"], loss, "loss")]
+    got, worst = read_tensors(grads), 0.0
+    wanted = read_tensors(data("grads.safetensors"))
+    require(sorted(got) == sorted(wanted), f"gradients of {sorted(got)}, not of {sorted(wanted)}")
+    for tensor, row in wanted.items():
+        a, b = floats(got[tensor]), floats(row)
+        if max(map(abs, b)) >= NEGLIGIBLE:
+            error = (largest_error if fp32 else norm_error)(a, b)
+            require(error <= gradient, f"gradient of {tensor} is off by {error:.3g}, allowed {gradient:g}")
+            worst = max(worst, error)
+    errors.append(worst)
+    errors.append(max(near(a, b, adamw, f"loss of step {i + 1}")
+                      for i, (a, b) in enumerate(zip(losses, expected["adamw"]["losses"]))))  # fmt: skip
+    return losses, "errors: loss %.1e, gradients %.1e, AdamW losses %.1e" % tuple(errors)
+
+
+def all_oracles(run, cases):
+    """Side by side: they are small, and what takes their time is starting."""
+    rows = [(row, ()) for row in oracles() if row[2] <= run.gpus]
+    rows += [(row, ("--attention", "builtin")) for row in oracles()
+             if row[2] == 1 and row[3] == "bf16" and row[4] == "compiled"]  # fmt: skip
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        waits = []
+        for i, ((name, model, ranks, precision, _), options) in enumerate(rows):
+            gpu = i % run.gpus if ranks == 1 else None
+            waits.append(pool.submit(oracle, run, name, model, ranks, precision, gpu, *options))
+        for ((name, *_), options), wait in zip(rows, waits):
+
+            def case(wait=wait, name=name):
+                losses, said = wait.result()
+                results[name] = losses
+                print(f"  {said}")
+
+            cases.run(f"oracle {name}{' builtin attention' if options else ''}", case)
+
+    def agree(ranks, precision):
+        a, b = (results[f"llama-odd-{ranks}-{precision}-{s}"] for s in ("zero3", "compiled"))
+        worst = max(abs(x - y) / abs(x) for x, y in zip(a, b))
+        require(worst <= (1e-5 if precision == "fp32" else 5e-3), f"losses {a} and {b}")
+        print(f"  losses within {worst:.1e}")
+
+    for ranks in range(1, min(run.gpus, 2) + 1):
+        for precision in ("fp32", "bf16"):
+            cases.run(f"zero3 and compiled agree, {ranks} ranks, {precision}", agree, ranks, precision)
+
+
+def units(run, cases):
+    for name in UNITS:
+        if os.path.exists(run.path(name)):
+            cases.run(f"unit {name}", lambda name=name: print("  " + run.call(run.path(name))[0].strip().split("\n")[-1]))
+
+
+def tiny_command(run, name, log, *more):
+    return [run.path(name), "--data", run.path("tiny.bin"), "--lr", "1e-3", "--local-ranks", 2, "--log", log, *more]
+
+
+def losses_of(log):
+    rows = read_log(log)
+    return [rows[s]["loss"] for s in sorted(rows)], [rows[s]["grad_norm"] for s in sorted(rows)]
+
+
+def tiny_as_host(run, name, *options):
+    log = run.path(name + "".join(options) + ".jsonl")
+    run.call(*tiny_command(run, name, log, "--steps", TINY_STEPS, *options))
+    here, there = losses_of(log), losses_of(run.path(f"{name}.host.jsonl"))
+    narrow = "bf16" in name
+    worst = max(abs(x - y) / abs(y) for x, y in zip(here[0], there[0]))
+    norms = max(abs(x - y) / abs(y) for x, y in zip(here[1], there[1]))
+    require(len(here[0]) == TINY_STEPS, f"{len(here[0])} steps")
+    require(worst <= (1e-2 if narrow else 1e-4), f"losses off by {worst:.2e}: {here[0]}, host {there[0]}")
+    require(norms <= (1e-1 if narrow else 2e-3), f"norms off by {norms:.2e}: {here[1]}, host {there[1]}")
+    print(f"  losses within {worst:.1e}, norms within {norms:.1e}")
+
+
+def resumes(run):
+    """Six steps, a checkpoint by two processes, six more in a new run: the losses of twelve in one go."""
+    whole, first, second, folder = (run.path(f"resume-{x}") for x in ("whole", "first", "second", "save"))
+    name = "tiny-clip-accumulate"
+    run.call(*tiny_command(run, name, whole, "--steps", 12))
+    run.call(*tiny_command(run, name, first, "--steps", 6, "--save", folder))
+    run.call(*tiny_command(run, name, second, "--steps", 12, "--resume", folder))
+    a, b = losses_of(whole)[0], losses_of(first)[0] + losses_of(second)[0]
+    worst = max(abs(x - y) / abs(x) for x, y in zip(a, b))
+    require(len(b) == 12 and worst <= 1e-5, f"losses {a}, resumed {b}")
+    print(f"  losses within {worst:.1e}")
+
+
+def steady(run):
+    """Two runs."""
+    logs = [run.path(f"steady-{i}") for i in (1, 2)]
+    for log in logs:
+        run.call(*tiny_command(run, "tiny-plain", log, "--steps", 10, "--deterministic"))
+    a, b = (losses_of(log) for log in logs)
+    require(a == b, f"two runs differ: {a} and {b}")
+
+
+def start(run, *command):
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            cwd=run.folder, env=dict(os.environ, NCCL_NVLS_ENABLE="0"))  # fmt: skip
+
+
+def wait_for_steps(process, count):
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if sum(line.startswith("step ") for line in said) >= count:
+            return said
+    raise Wrong(f"ended with {process.wait()} before step {count}:\n{''.join(said)[-1000:]}")
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(word) for word in f.read().split()]
+
+
+def dies(run, victim):
+    process = start(run, *tiny_command(run, "tiny-plain", run.path("dies.jsonl"), "--steps", 100000000))
+    said = wait_for_steps(process, 20)
+    os.kill(sorted(children(process.pid))[victim], signal.SIGKILL)
+    begin = time.monotonic()
+    try:
+        rest, _ = process.communicate(timeout=40)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Wrong("the run did not end within 40 s")
+    took = time.monotonic() - begin
+    errors = [line for line in ("".join(said[-3:]) + rest).split("\n") if "error" in line]
+    require(process.returncode != 0 and took <= 30, f"ended with {process.returncode} after {took:.1f} s")
+    require(f"rank {victim}" in " ".join(errors), f"no word of rank {victim}: {errors}")
+    print(f"  after {took:.1f} s: {' / '.join(errors)}")
+
+
+def stops(run):
+    folder = run.path("stopped")
+    process = start(run, *tiny_command(run, "tiny-clip", run.path("stops.jsonl"), "--steps", 100000000, "--save", folder))
+    said = wait_for_steps(process, 20)
+    process.send_signal(signal.SIGTERM)
+    try:
+        rest, _ = process.communicate(timeout=40)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Wrong("the run did not end within 40 s")
+    text = "".join(said) + rest
+    require(process.returncode == 0 and "stopped" in text and "saved" in text, f"ended with {process.returncode}:\n{text[-800:]}")
+
+
+def launched(run):
+    """Under torchrun's environment, as torchrun would start it."""
+    port = 29000 + os.getpid() % 1000
+    processes = []
+    for rank in range(2):
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                   TORCHELASTIC_USE_AGENT_STORE="True", NCCL_NVLS_ENABLE="0")  # fmt: skip
+        processes.append(subprocess.Popen([run.path("tiny-plain"), "--data", run.path("tiny.bin"), "--steps", "3"],
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env))  # fmt: skip
+    said = [p.communicate(timeout=60)[0] for p in processes]
+    require(all(p.returncode == 0 for p in processes), f"{[p.returncode for p in processes]}: {said}")
+    require("step 3/3" in said[0] and "step" not in said[1], f"rank 1 said: {said[1]}")
+
+
+def profile(run):
+    run.call(*tiny_command(run, "tiny-plain", run.path("profile.jsonl"), "--steps", 5, "--profile", run.path("profile.tsv")))
+    rows = open(run.path("profile.tsv")).read().strip().split("\n")
+    require(len(rows) > 50, f"{len(rows)} rows")
+
+
+def big(run, name, steps=30):
+    write_tokens_once(run)
+    said, took = run.call(run.path(name), "--data", run.path("big.bin"), "--steps", steps, "--lr", "1e-4", "--local-ranks", 2,
+                          "--log", run.path(f"{name}.jsonl"), limit=120)  # fmt: skip
+    rows = read_log(run.path(f"{name}.jsonl"))
+    ms = statistics.median(rows[s]["ms"] for s in rows if s > 10)
+    losses = [rows[1]["loss"], rows[steps]["loss"]]
+    for line in said.split("\n"):
+        if line.startswith(("memory", "time", "attention")):
+            print(f"  {line}")
+    print(f"  step {ms:.2f} ms (median), loss {losses[0]:.3f} to {losses[1]:.3f}, {took:.1f} s in all")
+    require(10 < losses[0] < 13.5 and losses[1] < losses[0], f"losses {losses}")
+    measured = re.search(r"planned ([\d.]+) GiB.* measured ([\d.]+) GiB", said)
+    require(measured, "no line of memory")
+    planned, used = float(measured[1]), float(measured[2])
+    require(used <= planned * 1.01, f"planned {planned} GiB, the driver counts {used}")
+
+
+def write_tokens_once(run):
+    path = run.path("big.bin")
+    if not os.path.exists(path):
+        write_tokens(path, 1 + 2 * 512 * 8, 128256, 2)
+
+
+def big_profile(run):
+    write_tokens_once(run)
+    run.call(run.path("1b-compiled"), "--data", run.path("big.bin"), "--steps", 6, "--local-ranks", 2, "--profile",
+             os.path.join(run.logs, "profile-1b.tsv"), limit=120)  # fmt: skip
+
+
+def sanitizer(run):
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.path.exists(tool):
+        print("  compute-sanitizer is not here: not run")
+        return
+    said, _ = run.call(tool, "--error-exitcode", "9", run.path("tiny-one"), "--data", run.path("tiny.bin"), "--steps", 2, "--no-graph",
+                       limit=120, gpu=0)  # fmt: skip
+    print("  " + said.strip().split("\n")[-1])
+
+
+def two_gpus(run, cases):
+    for name in TINY:
+        cases.run(f"{name} as on the host, 2 GPUs", tiny_as_host, run, name)
+    cases.run("tiny-clip without a graph, 2 GPUs", tiny_as_host, run, "tiny-clip", "--no-graph")
+    cases.run("checkpoint and resume, 2 GPUs", resumes, run)
+    cases.run("profile, 2 GPUs", profile, run)
+    cases.run("torchrun's environment, 2 GPUs", launched, run)
+    cases.run("SIGTERM stops and saves, 2 GPUs", stops, run)
+    cases.run("rank 1 dies, 2 GPUs", dies, run, 1)
+    cases.run("rank 0 dies, 2 GPUs", dies, run, 0)
+    cases.run("deterministic runs are alike, 2 GPUs", steady, run)
+    for name in BIG:
+        cases.run(f"{name}: trains, memory as planned, 2 GPUs", big, run, name)
+    cases.run("1b-compiled: profile, 2 GPUs", big_profile, run)
+
+
+class Tee:
+    def __init__(self, *streams):
+        self.streams = streams
+
+    def write(self, text):
+        for stream in self.streams:
+            stream.write(text)
+            stream.flush()
+
+    def flush(self):
+        pass
+
+
+class Selected(Cases):
+    def __init__(self, word):
+        super().__init__()
+        self.word = word
+
+    def run(self, name, function, *arguments):
+        return super().run(name, function, *arguments) if self.word in name else None
+
+
+def execute(args):
+    os.makedirs(args.logs, exist_ok=True)
+    sys.stdout = Tee(sys.__stdout__, open(os.path.join(args.logs, "summary.txt"), "w"))
+    begin = time.monotonic()
+    folder = tempfile.mkdtemp(prefix="cuda-test-")
+    with tarfile.open(args.bundle, "r:xz") as bundle:
+        bundle.extractall(folder)
+    run, cases = Runner(os.path.join(folder, "cuda-test"), args.logs), Selected(args.only)
+    print(f"{run.gpus} GPUs; unpacked in {time.monotonic() - begin:.1f} s")
+    if run.gpus == 0:
+        print("there is no GPU here")
+        sys.exit(1)
+    units(run, cases)
+    if args.only in "oracle zero3":
+        all_oracles(run, cases)
+    cases.run("compute-sanitizer, tiny-one", sanitizer, run)
+    if run.gpus >= 2:
+        two_gpus(run, cases)
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"{cases.ran - cases.failed} passed, {cases.failed} failed, {time.monotonic() - begin:.0f} s")
+    cases.end()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    first = verbs.add_parser("prepare")
+    first.add_argument("--build", required=True)
+    first.add_argument("--source", required=True)
+    first.add_argument("--out", required=True)
+    second = verbs.add_parser("run")
+    second.add_argument("--bundle", required=True)
+    second.add_argument("--source")
+    second.add_argument("--logs", required=True)
+    second.add_argument("--only", default="")
+    args = parser.parse_args()
+    prepare(args) if args.verb == "prepare" else execute(args)
+
+
+main()

@@ -254,24 +254,23 @@ static void product_row(Bench &b, const Product &p)
 {
     FgRtCx *cx = b.cx;
     cudaStream_t st = b.stream;
-    uint64_t x = 0, w = x + p.m * p.k * 2, y = w + p.n * p.k * 2;
-    w = (w + 255) / 256 * 256, y = (y + 255) / 256 * 256;
     /* Sets far enough apart that weights come from memory, as they do in a step. */
-    uint64_t all = (y + p.m * p.n * 2 + 255) / 256 * 256;
+    uint64_t x = 0, w = p.m * p.k * 2, d = w + p.n * p.k * 2, out = d + p.m * p.n * 2;
+    uint64_t all = out + std::max(p.m * p.n, std::max(p.m, p.n) * p.k) * 2;
     double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
     double forward = b.us(p.name, [&](int i) {
         uint64_t at = (uint64_t)i * all;
-        fg_cuda_linear(cx, st, 0, at + x, at + w, NONE, at + y, p.m, p.n, p.k, 0, BF16, b.rig.ws,
+        fg_cuda_linear(cx, st, 0, at + x, at + w, NONE, at + out, p.m, p.n, p.k, 0, BF16, b.rig.ws,
                        b.rig.ws_bytes);
     });
     double dx = b.us(p.name, [&](int i) {
         uint64_t at = (uint64_t)i * all;
-        fg_cuda_linear_dx(cx, st, 0, at + y, at + w, at + x, p.m, p.n, p.k, 0, BF16, b.rig.ws,
+        fg_cuda_linear_dx(cx, st, 0, at + d, at + w, at + out, p.m, p.n, p.k, 0, BF16, b.rig.ws,
                           b.rig.ws_bytes);
     });
     double dw = b.us(p.name, [&](int i) {
         uint64_t at = (uint64_t)i * all;
-        fg_cuda_linear_dw(cx, st, 0, at + x, at + y, at + w, p.m, p.n, p.k, 0, BF16, BF16, 0,
+        fg_cuda_linear_dw(cx, st, 0, at + x, at + d, at + out, p.m, p.n, p.k, 0, BF16, BF16, 0,
                           b.rig.ws, b.rig.ws_bytes);
     });
     printf("%-18s  y %8.1f us %4.0f  dx %8.1f us %4.0f  dw %8.1f us %4.0f TFLOP/s\n", p.name,
@@ -288,7 +287,7 @@ static void fill_memory(Rig &r, uint64_t bytes)
 int main(int argc, char **argv)
 {
     std::string only = argc > 1 ? argv[1] : "";
-    const uint64_t bytes = (uint64_t)20 << 30;
+    const uint64_t bytes = (uint64_t)24 << 30;
     Rig r(bytes, (uint64_t)32 << 20, false);
     Bench b(r);
     if (only != "products") {

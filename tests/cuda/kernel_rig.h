@@ -104,6 +104,7 @@ class Rig
     FgRtCx cx = {};
     FgRtProgram program = {};
     uint64_t ws, ws_bytes;
+    double scale = 0; /* of what was summed, where results may cancel; begin() forgets it */
     int passed = 0, failed = 0;
 
   private:

@@ -232,6 +232,7 @@ static void test_sums(Rig &r)
         for (const auto &c : cases) {
             r.begin();
             uint64_t x = r.normal(dt, c.n_x), y = r.result(dt, c.n);
+            r.scale = sqrt((double)(c.n_x / c.n));
             CHECK(r, label("reduce_sum", dt, {c.layout}), reduce_sum, x, y, c.n_x, c.n, c.layout,
                   dt, 0.37);
         }
@@ -243,6 +244,7 @@ static void test_sums(Rig &r)
                         r.begin();
                         uint64_t x = r.normal(dt, rows * cols), y = r.normal(wire, cols);
                         r.changes(y, wire, cols);
+                        r.scale = sqrt((double)rows);
                         CHECK(r, label("column_sum", dt, {wire, rows, cols, accumulate}),
                               column_sum, x, y, rows, cols, dt, wire, accumulate);
                     }
@@ -290,6 +292,7 @@ static void test_norms(Rig &r)
                 r.begin();
                 x = r.normal(dt, n, 1, skew), w = r.normal(dt, cols);
                 uint64_t d = r.normal(dt, n), dx = r.result(dt, n);
+                r.scale = 1;
                 CHECK(r, label("rmsnorm_dx", dt, {rows, cols}), rmsnorm_dx, x, w, d, dx, rows, cols,
                       dt, eps);
                 if (cols > 3)
@@ -301,6 +304,7 @@ static void test_norms(Rig &r)
                         x = r.normal(dt, n, 1, skew), d = r.normal(dt, n);
                         uint64_t dw = r.normal(wire, cols);
                         r.changes(dw, wire, cols);
+                        r.scale = sqrt((double)rows);
                         CHECK(r, label("rmsnorm_dw", dt, {rows, cols, wire, accumulate}),
                               rmsnorm_dw, x, d, dw, rows, cols, dt, wire, accumulate, eps);
                         if (cols > 1)
@@ -439,12 +443,14 @@ static void test_linear(Rig &r)
                     r.begin();
                     uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k);
                     uint64_t b = biased ? r.normal(dt, n) : NONE, y = r.result(dt, m * n);
+                    r.scale = sqrt((double)k);
                     CHECK(r, label("linear", dt, {m, n, k, layout}), linear, x, w, b, y, m, n, k,
                           layout, dt, r.ws, r.ws_bytes);
                 }
                 r.begin();
                 uint64_t d = r.normal(dt, m * n), w = r.normal(dt, n * k);
                 uint64_t dx = r.result(dt, m * k);
+                r.scale = sqrt((double)n);
                 CHECK(r, label("linear_dx", dt, {m, n, k, layout}), linear_dx, d, w, dx, m, n, k,
                       layout, dt, r.ws, r.ws_bytes);
                 for (uint64_t wire : FLOATS)
@@ -454,6 +460,7 @@ static void test_linear(Rig &r)
                         d = r.normal(dt, m * n);
                         uint64_t dw = r.normal(wire, n * k);
                         r.changes(dw, wire, n * k);
+                        r.scale = sqrt((double)m);
                         CHECK(r, label("linear_dw", dt, {m, n, k, layout, wire, accumulate}),
                               linear_dw, x, d, dw, m, n, k, layout, dt, wire, accumulate, r.ws,
                               r.ws_bytes);
@@ -472,6 +479,7 @@ static void test_matmul(Rig &r)
                         r.begin();
                         uint64_t a = r.normal(dt, batch * m * k), b = r.normal(dt, batch * k * n);
                         uint64_t y = r.result(dt, batch * m * n);
+                        r.scale = sqrt((double)k);
                         CHECK(r, label("matmul", dt, {batch, ta, tb, m}), matmul, a, b, y, batch, m,
                               n, k, ta, tb, dt, r.ws, r.ws_bytes);
                     }

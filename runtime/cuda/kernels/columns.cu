@@ -89,7 +89,7 @@ static Groups group_rows(const FgRtCx *cx, uint64_t rows, uint64_t cols, uint64_
     n = n < floats / cols ? n : floats / cols;
     n = n < 65535 ? n : 65535;
     n = n ? n : 1;
-    uint64_t each = fg_ceil(rows, n);
+    uint64_t each = rows ? fg_ceil(rows, n) : 1;
     return (Groups){fg_ceil(rows, each), each};
 }
 
@@ -106,8 +106,7 @@ void fg_cuda_columns(FgRtCx *cx, cudaStream_t stream, const void *dy, const FgSt
         return;
     }
     uint64_t size = fg_dtype_bytes(dt), per = 16 / size;
-    bool wide =
-        cols % per == 0 && fg_aligned(dy) && (!source || fg_aligned(source->x));
+    bool wide = cols % per == 0 && fg_aligned(dy) && (!source || fg_aligned(source->x));
     uint64_t tiles = fg_ceil(cols, (wide ? per : 1) * LANES);
     uint64_t chunk = source ? scratch.n_stats : rows;
     chunk = chunk < rows ? chunk : rows;
@@ -126,9 +125,9 @@ void fg_cuda_columns(FgRtCx *cx, cudaStream_t stream, const void *dy, const FgSt
         fg_with_float(cx, dt, [&](auto tag) {
             typedef decltype(tag) T;
             const int V = FgElement<T>::PER_16;
-            auto *kernel =
-                source ? (wide ? partial_kernel<T, V, true> : partial_kernel<T, 1, true>)
-                       : (wide ? partial_kernel<T, V, false> : partial_kernel<T, 1, false>);
+            auto *kernel = source
+                               ? (wide ? partial_kernel<T, V, true> : partial_kernel<T, 1, true>)
+                               : (wide ? partial_kernel<T, V, false> : partial_kernel<T, 1, false>);
             kernel<<<grid, block, 0, stream>>>((const T *)d, (const T *)x, scratch.stats,
                                                scratch.partial, n, cols, groups.rows_each,
                                                first > 0);

@@ -85,17 +85,16 @@ static void broadcast(FgRtCx *cx, cudaStream_t stream, F f, const T *a, const T 
     uint64_t packs = wide ? n / V : n;
     unsigned blocks = fg_blocks(cx, packs, THREADS, 32);
     bool small = n <= UINT32_MAX;
-    auto *kernel = wide ? (small ? broadcast_kernel<V, uint32_t, F, T>
-                                 : broadcast_kernel<V, uint64_t, F, T>)
-                        : (small ? broadcast_kernel<1, uint32_t, F, T>
-                                 : broadcast_kernel<1, uint64_t, F, T>);
+    auto *kernel =
+        wide ? (small ? broadcast_kernel<V, uint32_t, F, T> : broadcast_kernel<V, uint64_t, F, T>)
+             : (small ? broadcast_kernel<1, uint32_t, F, T> : broadcast_kernel<1, uint64_t, F, T>);
     kernel<<<blocks, THREADS, 0, stream>>>(f, a, b, y, *walk, packs);
     fg_launched(cx);
 }
 
 void fg_cuda_binary(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t kind, uint64_t a,
-                    uint64_t b, uint64_t y, uint64_t n_a, uint64_t n_b, uint64_t n,
-                    uint64_t layout, uint64_t dt)
+                    uint64_t b, uint64_t y, uint64_t n_a, uint64_t n_b, uint64_t n, uint64_t layout,
+                    uint64_t dt)
 {
     (void)node;
     (void)n_a; /* the effects need them */
@@ -108,7 +107,7 @@ void fg_cuda_binary(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t kin
             typedef decltype(tag) T;
             if (layout == FG_RT_NONE)
                 fg_map<2, false, T, T>(cx, stream, f, fg_cuda_at(cx, a), fg_cuda_at(cx, b),
-                                    fg_cuda_at(cx, y), n);
+                                       fg_cuda_at(cx, y), n);
             else
                 broadcast<T>(cx, stream, f, (const T *)fg_cuda_at(cx, a),
                              (const T *)fg_cuda_at(cx, b), (T *)fg_cuda_at(cx, y), &walk, n);

@@ -14,9 +14,9 @@ typedef struct FgWalk {
     uint64_t strides[2][FG_WALK_RANK]; /* elements, by operand */
 } FgWalk;
 
-/* The layout at an index of FgRtProgram.layouts with `operands` sets of strides (1 or 2): dimensions
- * of one element dropped, neighbours merged where all operands step through them evenly. false:
- * raised (also when more than FG_WALK_RANK dimensions remain). */
+/* The layout at an index of FgRtProgram.layouts with `operands` sets of strides (1 or 2):
+ * dimensions of one element dropped, neighbours merged where all operands step through them evenly.
+ * false: raised (also when more than FG_WALK_RANK dimensions remain). */
 bool fg_walk_read(FgRtCx *cx, uint64_t index, uint32_t operands, FgWalk *out);
 
 /* Whether the innermost dimension of every operand can be read V elements at a time (or is

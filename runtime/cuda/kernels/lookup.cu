@@ -1,9 +1,9 @@
 /* Embedding lookup and its gradient.
  *
- * The gradient adds the tokens of each row in order, without atomics on floats: a first kernel finds
- * each token's place in the order by (id, position), by comparing it with all others (a second for
- * a million tokens would be long, for thousands it is microseconds), then a block a token and share
- * of the columns sums the row of the tokens that come first of their id. */
+ * The gradient adds the tokens of each row in order, without atomics on floats: a first kernel
+ * finds each token's place in the order by (id, position), by comparing it with all others (a
+ * second for a million tokens would be long, for thousands it is microseconds), then a block a
+ * token and share of the columns sums the row of the tokens that come first of their id. */
 #include "runtime/cuda/kernels/common.cuh"
 
 enum { ORDER_THREADS = 64, ORDER_TILE = 1024, SUM_THREADS = 64, SUM_UNROLL = 8 };
@@ -139,10 +139,10 @@ void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64
     const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
     uint32_t *space = (uint32_t *)fg_cuda_at(cx, ws);
     if (!accumulate)
-        fg_cuda_check(cx,
-                      cudaMemsetAsync(fg_cuda_at(cx, dw), 0, vocab * hidden * fg_dtype_bytes(wire),
-                                      stream),
-                      "cudaMemsetAsync");
+        fg_cuda_check(
+            cx,
+            cudaMemsetAsync(fg_cuda_at(cx, dw), 0, vocab * hidden * fg_dtype_bytes(wire), stream),
+            "cudaMemsetAsync");
     if (!fg_rows_fit(cx, tokens) || hidden == 0)
         return;
     uint64_t need = 3 * tokens * sizeof *space;

@@ -8,8 +8,7 @@
 
 enum { SUM_THREADS = 1024 };
 
-template <class T>
-__global__ void lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
+template <class T> __global__ void lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
 {
     FgRowSoftmax row = fg_row_softmax(logits + blockIdx.x * cols, cols, wide);
     if (threadIdx.x == 0)

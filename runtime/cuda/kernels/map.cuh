@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(FG_MAP_THREADS)
     fg_map_kernel(F f, const In *a, const In *b, Out *y, uint64_t n, uint64_t packs)
 {
     const int V = FgElement<In>::PER_16 > FgElement<Out>::PER_16 ? FgElement<In>::PER_16
-                                                                : FgElement<Out>::PER_16;
+                                                                 : FgElement<Out>::PER_16;
     const uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
     uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
     for (uint64_t at = first; at < packs; at += all * FG_MAP_UNROLL) {
@@ -50,16 +50,16 @@ __global__ void __launch_bounds__(FG_MAP_THREADS)
 
 template <int N, bool OLD, class In, class Out, class F>
 static void fg_map(FgRtCx *cx, cudaStream_t stream, F f, const void *a, const void *b, void *y,
-                uint64_t n)
+                   uint64_t n)
 {
     if (n == 0)
         return;
     const int V = FgElement<In>::PER_16 > FgElement<Out>::PER_16 ? FgElement<In>::PER_16
-                                                                : FgElement<Out>::PER_16;
+                                                                 : FgElement<Out>::PER_16;
     uint64_t packs = fg_aligned(a) && fg_aligned(b) && fg_aligned(y) ? n / V : 0;
     unsigned blocks = fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS * FG_MAP_UNROLL, 32);
-    fg_map_kernel<N, OLD><<<blocks, FG_MAP_THREADS, 0, stream>>>(f, (const In *)a, (const In *)b, (Out *)y, n,
-                                                       packs);
+    fg_map_kernel<N, OLD><<<blocks, FG_MAP_THREADS, 0, stream>>>(f, (const In *)a, (const In *)b,
+                                                                 (Out *)y, n, packs);
     fg_launched(cx);
 }
 

@@ -112,8 +112,7 @@ template <class T, int V, bool CENTRED>
 __global__ void stats_kernel(const T *x, FgRowStats *stats, uint64_t cols, float inverse_cols,
                              float eps)
 {
-    FgRowStats s =
-        row_stats<T, V, CENTRED>(x + blockIdx.x * cols, cols / V, inverse_cols, eps);
+    FgRowStats s = row_stats<T, V, CENTRED>(x + blockIdx.x * cols, cols / V, inverse_cols, eps);
     if (threadIdx.x == 0)
         stats[blockIdx.x] = s;
 }
@@ -191,8 +190,9 @@ void fg_cuda_rmsnorm(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x,
                      uint64_t y, uint64_t rows, uint64_t cols, uint64_t dt, double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x), fg_cuda_at(cx, w), NULL, NULL,  fg_cuda_at(cx, y),
-              rows,              cols,              dt,   false, (float)eps};
+    Rows r = {
+        fg_cuda_at(cx, x), fg_cuda_at(cx, w), NULL, NULL, fg_cuda_at(cx, y), rows, cols, dt, false,
+        (float)eps};
     forward(cx, stream, &r);
 }
 
@@ -201,9 +201,16 @@ void fg_cuda_rmsnorm_dx(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
                         double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x),  fg_cuda_at(cx, w), NULL, fg_cuda_at(cx, dy),
-              fg_cuda_at(cx, dx), rows,              cols, dt,
-              false,              (float)eps};
+    Rows r = {fg_cuda_at(cx, x),
+              fg_cuda_at(cx, w),
+              NULL,
+              fg_cuda_at(cx, dy),
+              fg_cuda_at(cx, dx),
+              rows,
+              cols,
+              dt,
+              false,
+              (float)eps};
     backward(cx, stream, &r);
 }
 
@@ -222,8 +229,16 @@ void fg_cuda_layernorm(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
                        double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x), fg_cuda_at(cx, w), fg_cuda_at(cx, b), NULL, fg_cuda_at(cx, y),
-              rows,              cols,              dt,                true, (float)eps};
+    Rows r = {fg_cuda_at(cx, x),
+              fg_cuda_at(cx, w),
+              fg_cuda_at(cx, b),
+              NULL,
+              fg_cuda_at(cx, y),
+              rows,
+              cols,
+              dt,
+              true,
+              (float)eps};
     forward(cx, stream, &r);
 }
 
@@ -232,9 +247,16 @@ void fg_cuda_layernorm_dx(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64
                           double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x),  fg_cuda_at(cx, w), NULL, fg_cuda_at(cx, dy),
-              fg_cuda_at(cx, dx), rows,              cols, dt,
-              true,               (float)eps};
+    Rows r = {fg_cuda_at(cx, x),
+              fg_cuda_at(cx, w),
+              NULL,
+              fg_cuda_at(cx, dy),
+              fg_cuda_at(cx, dx),
+              rows,
+              cols,
+              dt,
+              true,
+              (float)eps};
     backward(cx, stream, &r);
 }
 

@@ -128,8 +128,8 @@ static __device__ __noinline__ void add_alone(Limbs *limbs, uint32_t exponent, u
 
 template <class T> struct Window {
     static const int PLACE = 20 + 2 * (24 - Square<T>::BITS);
-    int base;                  /* place of the window's lowest bit */
-    uint32_t seen;             /* largest exponent that fell outside the window */
+    int base;                   /* place of the window's lowest bit */
+    uint32_t seen;              /* largest exponent that fell outside the window */
     uint64_t low, middle, high; /* bins 32 bits apart: the sum of this lane; high: f32 alone */
 
     __device__ __forceinline__ void flush_bin(Limbs *limbs, int place, uint64_t bin)
@@ -157,6 +157,8 @@ template <class T> struct Window {
         uint32_t m = (bits >> (24 - B) & ((1u << (B - 1)) - 1)) | 1u << (B - 1);
         uint32_t place = 2 * exponent + PLACE - base;
         if (place >= 64) { /* below it, or above */
+            if (bits << 1 == 0)
+                return;
             add_alone<B, PLACE>(limbs, exponent, m);
             seen = exponent != 255 && exponent > seen ? exponent : seen;
             return;
@@ -181,23 +183,29 @@ template <class T> struct Window {
             high += shifted;
     }
 
-    /* All lanes of the warp come. Moves the window when one has met a larger exponent; it never
-     * begins so low that a subnormal number would lie inside, nor reaches up to infinity. */
-    __device__ __forceinline__ void settle(Limbs *limbs)
+    /* Moves the window to the warp's largest `top`; false when that is nothing. All lanes come. */
+    __device__ __forceinline__ bool raise(uint32_t top)
     {
-        uint32_t top = 0;
-        if (!__any_sync(0xffffffffu, 2 * (int)seen + PLACE >= base + 64))
-            return;
-        top = seen;
 #pragma unroll
         for (int i = 16; i > 0; i >>= 1) {
             uint32_t other = __shfl_xor_sync(0xffffffffu, top, i);
             top = top > other ? top : other;
         }
-        flush(limbs);
-        move(top);
+        if (top > 0)
+            move(top);
+        return top > 0;
     }
 
+    /* All lanes come. Moves the window when one has met a larger exponent. */
+    __device__ __forceinline__ void settle(Limbs *limbs)
+    {
+        if (!__any_sync(0xffffffffu, 2 * (int)seen + PLACE >= base + 64))
+            return;
+        flush(limbs);
+        raise(seen);
+    }
+
+    /* Never so low that a subnormal number would lie inside, nor up to infinity. */
     __device__ __forceinline__ void move(uint32_t top)
     {
         const int lowest = PLACE + 4, highest = 2 * 255 + PLACE - 64;
@@ -221,6 +229,18 @@ static __device__ void load_part(const T *from, uint64_t first, uint64_t begin, 
         out[j] = first + j >= begin && first + j < end ? fg_get(from + first + j) : 0.0f;
 }
 
+template <int U, int V> static __device__ uint32_t largest_exponent(const float (&values)[U][V])
+{
+    float most = 0;
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            most = fmaxf(most, fabsf(values[u][j]));
+    uint32_t exponent = __float_as_uint(most) >> 23;
+    return exponent == 255 ? 0 : exponent;
+}
+
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     norm_kernel(const T *grad, unsigned long long *norm, FgCudaSpan pieces, uint64_t elements,
@@ -233,7 +253,8 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     Share share = block_share(elements, THREADS * V);
     Window<T> window = {};
-    window.move(127 - 20); /* about 1e-6: where gradients are; it moves by itself */
+    window.move(0);
+    bool placed = false;
     unsigned lane = threadIdx.x % 32;
     int count = 0;
     for (uint32_t i = find_piece(pieces, share.begin); i < pieces.n; i++) {
@@ -249,6 +270,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
                 load_part<V>(grad, (at + lane + 32 * u) * V, begin, end, wide, v[u]);
+            if (!placed) /* by the first values, so that few fall outside */
+                placed = window.raise(largest_exponent(v));
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
 #pragma unroll
@@ -288,8 +311,8 @@ void fg_cuda_norm_add(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t g
         typedef decltype(tag) T;
         const T *from = (const T *)fg_cuda_at(cx, grad);
         unsigned blocks = fg_blocks(cx, elements, THREADS * FgElement<T>::PER_16 * 4, 8);
-        norm_kernel<T><<<blocks, THREADS, 0, stream>>>(from, limbs, pieces, elements,
-                                                       fg_aligned(from));
+        norm_kernel<T>
+            <<<blocks, THREADS, 0, stream>>>(from, limbs, pieces, elements, fg_aligned(from));
     });
     fg_launched(cx);
 }
@@ -379,8 +402,8 @@ static __device__ void adamw_one(const AdamW &s, float keep, float grad, float &
     float g = __fmul_rn(grad, s.factor);
     m = __fadd_rn(__fmul_rn(s.beta1, m), __fmul_rn(s.rest1, g));
     v = __fadd_rn(__fmul_rn(s.beta2, v), __fmul_rn(__fmul_rn(s.rest2, g), g));
-    float step = __fdiv_rn(__fdiv_rn(m, s.correct1),
-                           __fadd_rn(__fsqrt_rn(__fdiv_rn(v, s.correct2)), s.eps));
+    float step =
+        __fdiv_rn(__fdiv_rn(m, s.correct1), __fadd_rn(__fsqrt_rn(__fdiv_rn(v, s.correct2)), s.eps));
     w = __fsub_rn(__fmul_rn(w, keep), __fmul_rn(s.rate, step));
 }
 

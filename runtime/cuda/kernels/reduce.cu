@@ -11,7 +11,7 @@
 enum { THREADS = 256, LANES = 32, LINES = 8 };
 
 typedef struct Sum {
-    FgWalk kept, dropped; /* operand 0 is x; kept: operand 1 is y */
+    FgWalk kept, dropped;             /* operand 0 is x; kept: operand 1 is y */
     uint64_t n, count, splits, share; /* results; summands of each, cut into shares */
     float scale;
     double *partial; /* [splits][n]; unused when splits is 1 */
@@ -162,8 +162,9 @@ void fg_cuda_reduce_sum(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
                 <<<fg_blocks(cx, sum.n * sum.splits, THREADS / 32, 32), THREADS, 0, stream>>>(
                     from, to, sum);
         else
-            sum_lines_kernel<T><<<dim3((unsigned)tiles, (unsigned)sum.splits), dim3(LANES, LINES),
-                                  0, stream>>>(from, to, sum);
+            sum_lines_kernel<T>
+                <<<dim3((unsigned)tiles, (unsigned)sum.splits), dim3(LANES, LINES), 0, stream>>>(
+                    from, to, sum);
         if (sum.splits > 1)
             sum_shares_kernel<T>
                 <<<(unsigned)fg_ceil(n, THREADS / 32), THREADS, 0, stream>>>(to, sum);
@@ -215,8 +216,7 @@ __global__ void softmax_back_kernel(const T *y, const T *dy, T *dx, uint64_t col
         });
     dot = fg_block_sum(dot);
     fg_each(
-        y, cols, wide,
-        [&](uint64_t i) { fg_put(dx + i, fg_get(y + i) * (fg_get(dy + i) - dot)); },
+        y, cols, wide, [&](uint64_t i) { fg_put(dx + i, fg_get(y + i) * (fg_get(dy + i) - dot)); },
         [&](uint64_t i) {
             float p[V], d[V];
             fg_load<V>(y + i, p);

@@ -94,8 +94,8 @@ const void *fg_cuda_segments_new(FgRtCx *cx)
     s->bytes = scratch + at * sizeof *pieces;
     cudaError_t error = cudaMalloc((void **)&s->device, s->bytes);
     if (error == cudaSuccess && at > 0)
-        error = cudaMemcpy(s->device + scratch, pieces, at * sizeof *pieces,
-                           cudaMemcpyHostToDevice);
+        error =
+            cudaMemcpy(s->device + scratch, pieces, at * sizeof *pieces, cudaMemcpyHostToDevice);
     s->pieces = (const FgCudaPiece *)(s->device + scratch);
     free(pieces);
     if (error != cudaSuccess) {

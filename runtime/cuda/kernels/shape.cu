@@ -8,7 +8,6 @@ enum { THREADS = 256, TILE = 32, TILE_LINES = 8 };
 
 /* ---- layouts ---- */
 
-
 /* Appends a dimension, inside of those there are. */
 static bool append_dim(FgWalk *walk, uint64_t dim, const uint64_t *strides, uint32_t operands)
 {
@@ -162,8 +161,7 @@ static void copy_strided(FgRtCx *cx, cudaStream_t stream, const Word *x, Word *y
         uint64_t others = n / (walk->dims[dim] * walk->dims[last]);
         if (lines <= 65535 && others <= 65535) {
             dim3 grid((unsigned)fg_ceil(walk->dims[last], TILE), (unsigned)lines, (unsigned)others);
-            transpose_kernel<Word>
-                <<<grid, dim3(TILE, TILE_LINES), 0, stream>>>(x, y, *walk, dim);
+            transpose_kernel<Word><<<grid, dim3(TILE, TILE_LINES), 0, stream>>>(x, y, *walk, dim);
             fg_launched(cx);
             return;
         }
@@ -171,10 +169,10 @@ static void copy_strided(FgRtCx *cx, cudaStream_t stream, const Word *x, Word *y
     bool wide = fg_walk_is_wide(walk, 1, Words<Word>::N) && fg_aligned(x) && fg_aligned(y);
     uint64_t packs = wide ? n / Words<Word>::N : n;
     bool small = n <= UINT32_MAX;
-    auto *kernel = wide ? (small ? strided_kernel<Word, true, uint32_t>
-                                 : strided_kernel<Word, true, uint64_t>)
-                        : (small ? strided_kernel<Word, false, uint32_t>
-                                 : strided_kernel<Word, false, uint64_t>);
+    auto *kernel =
+        wide ? (small ? strided_kernel<Word, true, uint32_t> : strided_kernel<Word, true, uint64_t>)
+             : (small ? strided_kernel<Word, false, uint32_t>
+                      : strided_kernel<Word, false, uint64_t>);
     kernel<<<fg_blocks(cx, packs, THREADS, 32), THREADS, 0, stream>>>(x, y, *walk, packs);
     fg_launched(cx);
 }

@@ -1,4 +1,5 @@
-/* Functions of one element and their derivatives, by kind; formulas as in runtime/host/elementwise.c.
+/* Functions of one element and their derivatives, by kind; formulas as in
+ * runtime/host/elementwise.c.
  */
 #ifndef FG_RUNTIME_CUDA_KERNELS_UNARY_CUH
 #define FG_RUNTIME_CUDA_KERNELS_UNARY_CUH

@@ -252,10 +252,17 @@ const Plan &plan_of(FgRtCx *cx, const FgCudaAttentionShape &s, bool backward, ui
     } catch (const std::exception &e) {
         plan.why = e.what();
     }
+    /* Its deterministic backward keeps whole matrices of scores; ours repeats too, and needs none.
+     */
+    if (plan.graph && plan.workspace > ws_bytes && backward && cx->deterministic) {
+        plan.graph = nullptr;
+        plan.why = "a deterministic one wants " + std::to_string(plan.workspace) +
+                   " bytes of workspace, " + std::to_string(ws_bytes) + " are planned";
+    }
     if (!plan.graph && cx->rank == 0)
         fprintf(stderr,
                 "attention%s of %" PRIu64 " x %" PRIu64 " places, %" PRIu64 "/%" PRIu64
-                " heads of %" PRIu64 ": our own kernel; cuDNN has no plan (%s)\n",
+                " heads of %" PRIu64 ": our own kernel; cuDNN has no plan: %s\n",
                 backward ? "_back" : "", s.seq_q, s.seq_k, s.heads, s.kv_heads, s.dim,
                 plan.why.c_str());
     return attention->plans.emplace(key, std::move(plan)).first->second;

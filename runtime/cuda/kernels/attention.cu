@@ -12,82 +12,14 @@
  * of every tile. Rows in shared memory are one word longer than the tile, which keeps the 16 rows
  * that a warp reads at once on different banks. All arithmetic is f32, whatever the operands are.
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <inttypes.h>
 
-#include "runtime/cuda/attention.h"
+#include "runtime/cuda/kernels/attention.cuh"
 
 namespace
 {
 
 constexpr int SIDE = 16, THREADS = SIDE * SIDE;
-
-struct Shape {
-    int seq_q, seq_k, heads, kv_heads, dim, causal, window;
-    float scale;
-};
-
-template <typename T> struct Tensors {
-    const T *q, *k, *v, *d;
-    T *o, *dq, *dk, *dv;
-    float *lse;
-};
-
-__device__ float widen(float x)
-{
-    return x;
-}
-__device__ float widen(__half x)
-{
-    return __half2float(x);
-}
-__device__ float widen(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
-__device__ void narrow(float x, float *to)
-{
-    *to = x;
-}
-__device__ void narrow(float x, __half *to)
-{
-    *to = __float2half_rn(x);
-}
-__device__ void narrow(float x, __nv_bfloat16 *to)
-{
-    *to = __float2bfloat16_rn(x);
-}
-
-/* The keys [begin, end) that a query sees, and the queries that see a key. */
-__device__ int first_key(const Shape &s, int query)
-{
-    int first = query + s.seq_k - s.seq_q - s.window + 1;
-    return s.window && first > 0 ? first : 0;
-}
-
-__device__ int end_key(const Shape &s, int query)
-{
-    int end = query + s.seq_k - s.seq_q + 1;
-    return !s.causal ? s.seq_k : end < 0 ? 0 : min(end, s.seq_k);
-}
-
-__device__ bool sees(const Shape &s, int query, int key)
-{
-    return query < s.seq_q && key >= first_key(s, query) && key < end_key(s, query);
-}
-
-__device__ int first_query(const Shape &s, int key)
-{
-    int first = key - s.seq_k + s.seq_q;
-    return s.causal && first > 0 ? first : 0;
-}
-
-__device__ int end_query(const Shape &s, int key)
-{
-    int end = key - s.seq_k + s.seq_q + s.window;
-    return !s.window ? s.seq_q : end < 0 ? 0 : min(end, s.seq_q);
-}
 
 /* Rows [row0, row0 + ROWS) of one head, dim entries each, to shared memory; zeros beyond the
  * tensor. */
@@ -400,24 +332,6 @@ __global__ void __launch_bounds__(THREADS) backward_queries(Shape s, Tensors<T> 
 
 /* ---- launches ---- */
 
-template <typename Kernel, typename T>
-void launch(FgRtCx *cx, cudaStream_t stream, const char *what, Kernel kernel, uint64_t heads,
-            uint64_t rows, int tile, size_t floats, const Shape &s, const Tensors<T> &t)
-{
-    uint64_t blocks = (rows + tile - 1) / tile;
-    if (blocks > 65535 || heads > INT32_MAX) {
-        fg_cuda_raise(cx, "%s: %" PRIu64 " rows of %" PRIu64 " heads exceed a grid", what, rows,
-                      heads);
-        return;
-    }
-    int bytes = (int)(floats * sizeof(float));
-    fg_cuda_check(
-        cx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), what);
-    if (heads > 0 && blocks > 0)
-        kernel<<<dim3((unsigned)heads, (unsigned)blocks), THREADS, bytes, stream>>>(s, t);
-    fg_cuda_check(cx, cudaGetLastError(), what);
-}
-
 /* Tiles as large as 64 KB of shared memory (sm_75) hold. */
 template <int WIDE, typename T>
 void run(FgRtCx *cx, cudaStream_t stream, const FgCudaAttentionShape *shape, const Shape &s,
@@ -431,31 +345,24 @@ void run(FgRtCx *cx, cudaStream_t stream, const FgCudaAttentionShape *shape, con
     constexpr size_t rows = N * (WIDE + 1), tile = N * (N + 1);
     uint64_t heads = shape->batch * shape->heads;
     if (!back) {
-        launch(cx, stream, "attention", forward<WIDE, NQ, NK, T>, heads, shape->seq_q, NQ,
-               (NQ + NK) * (WIDE + 1) + NQ * (NK + 1), s, t);
+        constexpr size_t floats = (NQ + NK) * (WIDE + 1) + NQ * (NK + 1);
+        launch(cx, stream, "attention", forward<WIDE, NQ, NK, T>, heads, shape->seq_q, NQ, THREADS,
+               floats * sizeof(float), s, t);
         return;
     }
     launch(cx, stream, "attention_back of keys", backward_keys<WIDE, N, T>,
-           shape->batch * shape->kv_heads, shape->seq_k, N, 3 * rows + 2 * tile, s, t);
+           shape->batch * shape->kv_heads, shape->seq_k, N, THREADS,
+           (3 * rows + 2 * tile) * sizeof(float), s, t);
     launch(cx, stream, "attention_back of queries", backward_queries<WIDE, N, T>, heads,
-           shape->seq_q, N, 3 * rows + tile, s, t);
+           shape->seq_q, N, THREADS, (3 * rows + tile) * sizeof(float), s, t);
 }
 
 template <typename T>
 void run_as(FgRtCx *cx, cudaStream_t stream, const FgCudaAttentionShape *shape,
             const FgCudaAttentionData *data, bool back)
 {
-    Shape s = {(int)shape->seq_q, (int)shape->seq_k,  (int)shape->heads,  (int)shape->kv_heads,
-               (int)shape->dim,   (int)shape->causal, (int)shape->window, shape->scale};
-    Tensors<T> t = {static_cast<const T *>(data->q),
-                    static_cast<const T *>(data->k),
-                    static_cast<const T *>(data->v),
-                    static_cast<const T *>(data->d),
-                    static_cast<T *>(data->o),
-                    static_cast<T *>(data->dq),
-                    static_cast<T *>(data->dk),
-                    static_cast<T *>(data->dv),
-                    data->lse};
+    Shape s = device_shape(shape);
+    Tensors<T> t = device_tensors<T>(data);
     if (shape->dim <= 64)
         run<64>(cx, stream, shape, s, t, back);
     else if (shape->dim <= 128)
@@ -481,6 +388,8 @@ void attention(FgRtCx *cx, cudaStream_t stream, const FgCudaAttentionShape *shap
     FgCudaAttentionShape bounded = *shape;
     if (bounded.window > limit)
         bounded.window = limit;
+    if (fg_cuda_attention_mma(cx, stream, &bounded, data, back))
+        return;
     switch (shape->dt) {
     case FG_RT_F32:
         run_as<float>(cx, stream, &bounded, data, back);

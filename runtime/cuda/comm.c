@@ -44,13 +44,6 @@ bool fg_cuda_comm_open(FgRtGroup *group)
 void fg_cuda_comm_close(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
-    if (fg_cuda_failed(cx)) { /* peers may be gone: nothing can be agreed on */
-        if (cx->gather)
-            ncclCommAbort(cx->gather);
-        if (cx->reduce)
-            ncclCommAbort(cx->reduce);
-        return;
-    }
     if (group->window)
         ncclCommWindowDeregister(cx->gather, group->window);
     if (cx->gather)

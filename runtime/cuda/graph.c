@@ -51,7 +51,9 @@ static bool capture(FgRtGroup *group, FgRtBody *body)
         cudaStreamEndCapture(origin, &graph); /* also after a failure: leaves capture mode */
     fg_cuda_check(cx, ended, "cudaStreamEndCapture");
     if (!fg_cuda_failed(cx)) {
-        fg_cuda_check(cx, cudaGraphInstantiate(&to->exec, graph, 0), "cudaGraphInstantiate");
+        fg_cuda_check(
+            cx, cudaGraphInstantiate(&to->exec, graph, cudaGraphInstantiateFlagUseNodePriority),
+            "cudaGraphInstantiate");
         to->body = body;
     }
     if (!fg_cuda_failed(cx)) {

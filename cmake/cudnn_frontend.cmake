@@ -32,6 +32,9 @@ function(fg_fetch_cudnn_frontend out)
 endfunction()
 
 # The result: CUDNN_FRONTEND_INCLUDE, empty where there is none.
+if(FG_CUDNN_FRONTEND STREQUAL "" AND DEFINED CACHE{CUDNN_FRONTEND_INCLUDE})
+  set(FG_CUDNN_FRONTEND ${CUDNN_FRONTEND_INCLUDE}) # the same said by its result's name
+endif()
 set(CUDNN_FRONTEND_INCLUDE "")
 if(FG_CUDNN_FRONTEND STREQUAL "")
   find_path(FG_CUDNN_FRONTEND_FOUND cudnn_frontend.h HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include)

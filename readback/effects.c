@@ -201,6 +201,92 @@ static void other(Reader *reader, FgRbEffect *out)
     expect(reader, ')');
 }
 
+/* ---- rules ---- */
+
+static void atmost(Reader *reader)
+{
+    expect(reader, '(');
+    uint64_t a = sum(reader, 0);
+    expect(reader, ',');
+    uint64_t b = sum(reader, 0);
+    expect(reader, ')');
+    if (!reader->wrong && a > b)
+        wrong(reader, fg_arena_printf(reader->eval->arena,
+                                      "%llu is more than the %llu that its rule allows",
+                                      (unsigned long long)a, (unsigned long long)b));
+}
+
+/* Operand `k` of the layout at `row` reaches no further than its `n` elements. */
+static void stays_inside(Reader *reader, const int64_t *dims, const int64_t *strides, uint64_t rank,
+                         uint64_t n)
+{
+    uint64_t last = 0, way;
+    for (uint64_t i = 0; i < rank; i++)
+        if (strides[i] < 0 ||
+            __builtin_mul_overflow((uint64_t)(dims[i] - 1), (uint64_t)strides[i], &way) ||
+            __builtin_add_overflow(last, way, &last))
+            wrong(reader, "a stride of its layout is negative or too large");
+    if (!reader->wrong && last >= n)
+        wrong(reader, fg_arena_printf(reader->eval->arena,
+                                      "its layout reaches element %llu of an operand of %llu",
+                                      (unsigned long long)last, (unsigned long long)n));
+}
+
+static const int64_t *layout_row(Reader *reader, uint64_t layout, uint64_t operands,
+                                 uint64_t *out_rank)
+{
+    const FgRbTable *table = reader->eval->tables->layouts;
+    uint64_t n = table ? table->n_rows : 0;
+    uint64_t rank = layout < n ? table->cells[layout].u : 0;
+    *out_rank = rank;
+    if (rank == 0 || rank > 64 || rank * (1 + operands) > n - layout - 1) {
+        wrong(reader, "its layout is none of the table");
+        return NULL;
+    }
+    int64_t *row = FG_NEW_ARRAY(reader->eval->arena, int64_t, rank * (1 + operands));
+    for (uint64_t i = 0; i < rank * (1 + operands); i++)
+        row[i] = (int64_t)table->cells[layout + 1 + i].u;
+    return row;
+}
+
+static void strided(Reader *reader)
+{
+    uint64_t counts[4] = {0}, n = 0, rank, product = 1;
+    expect(reader, '(');
+    uint64_t layout = value_of(reader, argument(reader, word(reader)));
+    while (n < 4 && accept(reader, ','))
+        counts[n++] = sum(reader, 0);
+    expect(reader, ')');
+    if (reader->wrong)
+        return;
+    if (layout == FG_RB_NONE) {
+        for (uint64_t i = 1; i < n; i++)
+            if (counts[i] != counts[0])
+                wrong(reader, "its operands differ in size, and it has no layout");
+        return;
+    }
+    const int64_t *row = layout_row(reader, layout, n - 1, &rank);
+    for (uint64_t i = 0; row && i < rank; i++)
+        if (row[i] < 1 || __builtin_mul_overflow(product, (uint64_t)row[i], &product))
+            wrong(reader, "a dim of its layout is not positive or too large");
+    for (uint64_t k = 1; !reader->wrong && k < n; k++)
+        stays_inside(reader, row, row + k * rank, rank, counts[k]);
+    if (!reader->wrong && product != counts[0])
+        wrong(reader, "its layout does not walk as many elements as it says");
+}
+
+/* True when the word was a rule: then nothing is to be pushed. */
+static bool rule(Reader *reader, const char *name)
+{
+    if (!strcmp(name, "atmost"))
+        atmost(reader);
+    else if (!strcmp(name, "strided"))
+        strided(reader);
+    else
+        return false;
+    return true;
+}
+
 static bool effect(Reader *reader, FgRbEffect *out)
 {
     static const struct {
@@ -216,6 +302,8 @@ static bool effect(Reader *reader, FgRbEffect *out)
     while (k < n && strcmp(kinds[k].name, name))
         k++;
     *out = (FgRbEffect){0};
+    if (k == n && rule(reader, name))
+        return false;
     if (k == n) {
         wrong(reader, fg_arena_printf(reader->eval->arena, "'%s' is no effect", name));
         return false;
@@ -251,6 +339,5 @@ bool fg_rb_effects(FgRbEval *eval, const FgRbCall *call, FgRbEffectVec *out)
             fg_vec_push(eval->arena, out, one);
     }
     return !reader.wrong ||
-           fg_rb_fail(eval->diags, call->loc, "the effects of fg_rt_%s cannot be told: %s",
-                      call->entry->name, reader.wrong);
+           fg_rb_fail(eval->diags, call->loc, "fg_rt_%s: %s", call->entry->name, reader.wrong);
 }

@@ -130,7 +130,7 @@ typedef enum FgRbEffectKind {
     FG_RB_RECORD,
     FG_RB_WAIT,
     FG_RB_JOIN
-} FgRbEffectKind;
+} FgRbEffectKind; /* rules are tested where they are read */
 
 typedef struct FgRbEffect {
     FgRbEffectKind kind;

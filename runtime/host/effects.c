@@ -163,12 +163,26 @@ static bool effect_kind(Word word, FgEffectKind *kind, bool *fresh)
     return false;
 }
 
+/* Rules about arguments are the proof's (docs/proof.md); here they only must be well formed. */
+static bool read_rule(Reader *reader)
+{
+    expect(reader, '(');
+    do
+        read_sum(reader);
+    while (accept(reader, ','));
+    expect(reader, ')');
+    return false;
+}
+
 /* One effect; false when its buffer is absent. */
 static bool read_effect(Reader *reader, FgEffect *effect)
 {
     bool fresh = false;
     *effect = (FgEffect){0};
-    if (!effect_kind(read_word(reader), &effect->kind, &fresh))
+    Word kind = read_word(reader);
+    if (word_is(kind, "atmost") || word_is(kind, "strided"))
+        return read_rule(reader);
+    if (!effect_kind(kind, &effect->kind, &fresh))
         reader->bad = true;
     expect(reader, '(');
     Word name = read_word(reader);

@@ -33,6 +33,7 @@
     X(equalCursors)                                                                                \
     X(hashCursor)                                                                                  \
     X(isCursorDefinition)                                                                          \
+    X(getEnumConstantDeclUnsignedValue)                                                            \
     X(Cursor_isNull)                                                                               \
     X(Cursor_getVarDeclInitializer)                                                                \
     X(Cursor_getStorageClass)                                                                      \

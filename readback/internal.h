@@ -62,6 +62,7 @@ typedef struct FgRbSource {
     FG_VEC(FgRbTable) tables;
     FG_VEC(FgRbFunc) funcs;
     FgRbTable program; /* one row: FgRtProgram */
+    FgMap constants;   /* enumerators of the header -> value */
 } FgRbSource;
 
 /* Whether the text has only what both compilers read alike (lexical.c); false after an error. */
@@ -72,6 +73,8 @@ bool fg_rb_parse(FgArena *arena, FgDiags *diags, const FgReadbackRequest *reques
 bool fg_rb_fail(FgDiags *diags, FgLoc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 const FgRbTable *fg_rb_table(const FgRbSource *source, const char *name); /* or NULL */
+/* The value of an enumerator of the runtime's header; UINT64_MAX for one that it does not have. */
+uint64_t fg_rb_constant(const FgRbSource *source, const char *name);
 /* The cell of a row by the field's name; an absent cell for a field that the row leaves out. */
 const FgRbCell *fg_rb_cell(const FgRbTable *table, uint32_t row, const char *field);
 
@@ -158,14 +161,23 @@ int fg_rb_param(const FgRbEntry *entry, const char *name);
 uint64_t fg_rb_arg(const FgRbCall *call, const char *name, uint64_t otherwise);
 
 /* ---- the trace (trace.c, names.c) ---- */
-/* The schedule of one rank as the checker takes it; false after errors. *out_uses_rank: ranks may
- * differ. */
-bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tables, uint64_t rank,
-                 FgTrace *out, bool *out_uses_rank);
+typedef struct FgRbSchedule {
+    FgTrace trace;
+    FG_VEC(const FgRbCall *) calls; /* by node */
+    bool uses_rank;                 /* ranks may differ */
+} FgRbSchedule;
 
-/* ---- comparison (plan.c, plan_tables.c) ---- */
+/* The schedule of one rank as the checker takes it; false after errors. */
+bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tables, uint64_t rank,
+                 FgRbSchedule *out);
+
+/* ---- comparison (plan.c, plan_args.c, plan_tables.c) ---- */
 bool fg_rb_compare(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,
-                   const FgTrace *trace, const FgModule *plan);
+                   const FgRbSchedule *schedule, const FgModule *plan);
+/* What differs between a call's arguments and those that a node of the plan asks for; NULL:
+ * nothing. */
+const char *fg_rb_compare_args(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,
+                               const FgModule *plan, uint32_t node, const FgRbCall *call);
 
 /* Whether the tables are those of the plan; false after an error. */
 bool fg_rb_compare_tables(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,

@@ -28,6 +28,12 @@ const FgRbTable *fg_rb_table(const FgRbSource *source, const char *name)
     return NULL;
 }
 
+uint64_t fg_rb_constant(const FgRbSource *source, const char *name)
+{
+    uint32_t value;
+    return fg_map_get(&source->constants, name, &value) ? value : UINT64_MAX;
+}
+
 const FgRbCell *fg_rb_cell(const FgRbTable *table, uint32_t row, const char *field)
 {
     static const FgRbCell absent;
@@ -437,14 +443,26 @@ static bool read_function(Cx *cx, CXCursor cursor)
     return true;
 }
 
+/* The header's enumerators, by name. */
+static void read_enum(Cx *cx, CXCursor cursor)
+{
+    Children names = children_of(cx, cursor);
+    for (uint32_t i = 0; i < names.list.len; i++)
+        fg_map_add(&cx->out->constants, take(cx, cx->clang.getCursorSpelling(names.list.data[i])),
+                   (uint32_t)cx->clang.getEnumConstantDeclUnsignedValue(names.list.data[i]));
+}
+
 static enum CXChildVisitResult top_level(CXCursor cursor, CXCursor parent, CXClientData data)
 {
     Cx *cx = data;
     (void)parent;
-    if (!in_file(cx, cursor))
-        return CXChildVisit_Continue;
     bool ok;
     enum CXCursorKind kind = cx->clang.getCursorKind(cursor);
+    if (!in_file(cx, cursor)) {
+        if (kind == CXCursor_EnumDecl)
+            read_enum(cx, cursor);
+        return CXChildVisit_Continue;
+    }
     if (kind == CXCursor_VarDecl)
         ok = read_variable(cx, cursor);
     else if (kind == CXCursor_FunctionDecl)
@@ -492,6 +510,7 @@ bool fg_rb_parse(FgArena *arena, FgDiags *diags, const FgReadbackRequest *reques
     out->file = fg_diags_source(diags, request->path, request->text, request->len);
     fg_map_init(&cx.entries, arena);
     fg_map_init(&cx.funcs, arena);
+    fg_map_init(&out->constants, arena);
     if (!fg_rb_lexical(diags, request, out->file))
         return false;
     if (!fg_clang_load(arena, &cx.clang, &why))

@@ -1,6 +1,6 @@
 /* The program against the plan that it was made from, node by node: the same runtime entry, the
- * same stream, the same waits, and accesses to the same bytes. The plan's side is the checker's
- * own reading of the module (passes/check_ir.c). */
+ * same stream, the same waits, accesses to the same bytes, the same arguments. The plan's side is
+ * the checker's own reading of the module (passes/check_ir.c). */
 #include "readback/internal.h"
 
 #include <string.h>
@@ -8,6 +8,9 @@
 typedef struct Cx {
     FgArena *arena;
     const FgRbSource *source;
+    const FgRbTables *tables;
+    const FgRbSchedule *schedule;
+    const FgModule *module;
     const FgTrace *trace, *plan;
     uint32_t *position; /* by node of the plan: its number among the calls of its function */
     uint32_t *place;    /* by node of the trace */
@@ -114,7 +117,9 @@ static bool compare_node(Cx *cx, const FgTraceNode *a, const FgTraceNode *b)
     if (a->pending != b->pending || a->updates != b->updates ||
         (a->bucket != FG_NO_ID && a->bucket != b->bucket))
         return DIFFER(cx, a->loc, "it adds or belongs elsewhere; %s", planned);
-    return true;
+    const char *wrong = fg_rb_compare_args(cx->arena, cx->source, cx->tables, cx->module, b->id,
+                                           cx->schedule->calls.data[a->id]);
+    return !wrong || DIFFER(cx, a->loc, "%s; %s", wrong, planned);
 }
 
 static void compare_func(Cx *cx, const char *name)
@@ -130,7 +135,7 @@ static void compare_func(Cx *cx, const char *name)
 }
 
 bool fg_rb_compare(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,
-                   const FgTrace *trace, const FgModule *plan)
+                   const FgRbSchedule *schedule, const FgModule *plan)
 {
     static const char *const funcs[] = {"init",   "prologue", "step", "first",
                                         "middle", "last",     "flush"};
@@ -138,10 +143,13 @@ bool fg_rb_compare(FgArena *arena, const FgRbSource *source, const FgRbTables *t
     fg_trace_module(arena, plan, &planned);
     Cx cx = {.arena = arena,
              .source = source,
-             .trace = trace,
+             .tables = tables,
+             .schedule = schedule,
+             .module = plan,
+             .trace = &schedule->trace,
              .plan = &planned,
              .position = FG_NEW_ARRAY(arena, uint32_t, planned.nodes.len + 1),
-             .place = FG_NEW_ARRAY(arena, uint32_t, trace->nodes.len + 1),
+             .place = FG_NEW_ARRAY(arena, uint32_t, schedule->trace.nodes.len + 1),
              .ok = true};
     cx.ok = fg_rb_compare_tables(arena, source, tables, plan);
     for (uint32_t i = 0; i < sizeof funcs / sizeof *funcs; i++)

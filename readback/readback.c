@@ -8,13 +8,14 @@
 static bool prove(FgArena *arena, const FgRbSource *source, const FgRbTables *tables, uint64_t rank,
                   const FgModule *plan, FgReadback *out, bool *out_differs)
 {
-    FgTrace trace;
-    if (!fg_rb_trace(arena, source, tables, rank, &trace, out_differs))
+    FgRbSchedule schedule;
+    if (!fg_rb_trace(arena, source, tables, rank, &schedule))
         return false;
+    *out_differs = schedule.uses_rank;
     uint64_t budget = tables->memory_bytes - tables->reserved_bytes;
-    out->calls = trace.nodes.len;
-    return fg_check_trace(arena, &trace, budget, &out->proof) &&
-           (!plan || fg_rb_compare(arena, source, tables, &trace, plan));
+    out->calls = schedule.trace.nodes.len;
+    return fg_check_trace(arena, &schedule.trace, budget, &out->proof) &&
+           (!plan || fg_rb_compare(arena, source, tables, &schedule, plan));
 }
 
 bool fg_readback(FgArena *arena, FgDiags *diags, const FgReadbackRequest *request, FgReadback *out)

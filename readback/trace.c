@@ -24,6 +24,7 @@ typedef struct Cx {
     const FgRbSource *source;
     const FgRbTables *tables;
     FgTrace *out;
+    FgRbSchedule *schedule;
     FgRbEval eval;
     FgRbNames names;
     Body bodies[6];
@@ -421,6 +422,7 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     cx->pending[stream] = (FgIdVec){0};
     cx->last[stream] = node.id;
     fg_vec_push(cx->arena, &cx->out->nodes, node);
+    fg_vec_push(cx->arena, &cx->schedule->calls, call);
     fg_vec_push(cx->arena, &cx->out->funcs.data[cx->out->funcs.len - 1].order, node.id);
 }
 
@@ -509,9 +511,16 @@ static void add_buckets(Cx *cx)
 }
 
 bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tables, uint64_t rank,
-                 FgTrace *out, bool *out_uses_rank)
+                 FgRbSchedule *schedule)
 {
-    Cx cx = {.arena = arena, .source = source, .tables = tables, .out = out, .ok = true};
+    FgTrace *out = &schedule->trace;
+    Cx cx = {.arena = arena,
+             .source = source,
+             .tables = tables,
+             .out = out,
+             .schedule = schedule,
+             .ok = true};
+    *schedule = (FgRbSchedule){.uses_rank = false};
     *out = (FgTrace){.diags = source->diags,
                      .ranks = (uint32_t)tables->ranks,
                      .accumulate = (int64_t)tables->accumulate,
@@ -525,7 +534,7 @@ bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tab
     find_bodies(&cx);
     if (cx.ok)
         read_effects(&cx);
-    *out_uses_rank = cx.eval.used_rank;
+    schedule->uses_rank = cx.eval.used_rank;
     if (tables->n_events > (1u << 24))
         FAIL(&cx, source->program.loc, "too many events");
     if (!cx.ok)

@@ -393,6 +393,22 @@ static void change_dtype(const Cx *cx)
         }
 }
 
+/* A constant that is neither an address nor a size: what is computed changes, and no access. */
+static void change_constant(const Cx *cx)
+{
+    static const char *const flags[] = {"causal", "window", "inverse", "padding", "ignore",
+                                        "ta",     "tb",     "kind",    "start"};
+    for (uint32_t i = 0; i < n_lines(cx); i++) {
+        const Line *line = line_at(cx, i);
+        for (uint32_t k = 0; is_work(line) && k < line->call->entry->params.len; k++)
+            if (line->call->entry->is_float[k])
+                try_edit(cx, i, with_arg(cx, i, k + 1, "0.123"));
+        for (uint32_t k = 0; is_work(line) && k < sizeof flags / sizeof *flags; k++)
+            if (fg_rb_param(line->call->entry, flags[k]) >= 0)
+                try_arg(cx, i, flags[k], line_arg(line, flags[k]) == 1 ? 0 : 1);
+    }
+}
+
 /* ---- gathers and releases ---- */
 
 static void release_early(const Cx *cx)
@@ -580,7 +596,8 @@ static void change_table(const Cx *cx)
                 {"buckets", "grad_bytes", 4},
                 {"inputs", "offset", 16},
                 {"inputs", "elements", 1},
-                {"bucket_params", "", 1}};
+                {"bucket_params", "", 1},
+                {"layouts", "", 1}};
     for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         const FgRbTable *table = fg_rb_table(&cx->program->source, rows[k].table);
         for (uint32_t i = 0; table && i < table->n_rows; i++)

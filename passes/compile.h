@@ -23,7 +23,8 @@ typedef struct FgSim {
         bound_us; /* no schedule of these nodes is faster: the longest engine or dependency path */
     const char *bound_engine; /* "compute", "gather", "reduce", "dependencies" */
     double busy_us[FG_N_STREAMS];
-    double exposed_gather_us, exposed_reduce_us; /* time compute stands still for them */
+    /* Time compute stands still for gathers, and for reductions and the updates behind them. */
+    double exposed_gather_us, exposed_reduce_us;
     uint32_t gathers;                            /* a step, all micro-steps */
     uint64_t gather_bytes;                       /* received whole, a step */
 } FgSim;

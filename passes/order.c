@@ -1,11 +1,11 @@
 /* order: streams, and the place of gathers and holds in the issue order.
  *
- * dist -> sched. Collectives and what follows a reduction (norm, AdamW) have streams of their own;
- * everything else is compute. A gather is issued `ahead` compute nodes before its first use, never
- * before the bucket's release of an earlier interval or its update; several at one place stand in
- * order of need. A gradient buffer with `linger` is held that many compute nodes beyond the issue
- * of its reduction, so that its memory is not wanted before the reduction is likely to have read
- * it.
+ * dist -> sched. Gathers, reductions and what follows a reduction (norm, AdamW: on the copy
+ * stream) have streams of their own; everything else is compute. A gather is issued `ahead` compute
+ * nodes before its first use, never before the bucket's release of an earlier interval or its
+ * update; several at one place stand in order of need. A gradient buffer with `linger` is held that
+ * many compute nodes beyond the issue of its reduction, so that its memory is not wanted before the
+ * reduction is likely to have read it.
  */
 #include "passes/lower.h"
 
@@ -37,10 +37,11 @@ static FgStream stream_of(FgOp op)
         return FG_STREAM_GATHER;
     case FG_OP_reduce_scatter:
     case FG_OP_all_reduce:
-    case FG_OP_norm_add:
-    case FG_OP_adamw:
     case FG_OP_clip_factor:
         return FG_STREAM_REDUCE;
+    case FG_OP_norm_add: /* bound by memory, while the link goes on with the next reduction */
+    case FG_OP_adamw:
+        return FG_STREAM_COPY;
     default:
         return FG_STREAM_COMPUTE;
     }

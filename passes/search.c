@@ -68,7 +68,7 @@ static void model_collective(FgSearch *s, const FgModule *m, const FgNode *node,
         ReduceSite site = {node->bucket, compute, seconds / s->machine->reduce_beside_compute, 0,
                            value_bytes(m, node->operands[0])};
         fg_vec_push(s->arena, &model->reduces, site);
-    } else if (model->reduces.len > 0) {
+    } else if (model->reduces.len > 0 && node->stream == FG_STREAM_REDUCE) {
         model->reduces.data[model->reduces.len - 1].after += seconds;
     }
 }

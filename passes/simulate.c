@@ -25,7 +25,8 @@ typedef struct Body {
     bool *done;                    /* by position */
     uint32_t *queue[FG_N_STREAMS]; /* positions, in issue order */
     uint32_t n_queue[FG_N_STREAMS];
-    double *stalls; /* by node id: seconds that compute stands still for it; NULL when nobody asks */
+    double
+        *stalls; /* by node id: seconds that compute stands still for it; NULL when nobody asks */
 } Body;
 
 /* What one function takes, in seconds. */
@@ -227,14 +228,16 @@ static double factor(bool beside, double value)
 static void speeds(const FgMachine *machine, const Engines *engines, double *out)
 {
     bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
-         reduce = engines->running[FG_STREAM_REDUCE];
+         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY];
     out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
-                             factor(reduce, machine->compute_beside_reduce);
+                             factor(reduce, machine->compute_beside_reduce) *
+                             factor(copy, machine->compute_beside_reduce);
     out[FG_STREAM_GATHER] = factor(compute, machine->gather_beside_compute) *
                             factor(reduce, machine->gather_beside_reduce);
     out[FG_STREAM_REDUCE] = factor(compute, machine->reduce_beside_compute) *
                             factor(gather, machine->reduce_beside_gather);
-    out[FG_STREAM_COPY] = 1.0;
+    /* Updates want the device's memory, as reductions do; their own factors are not measured. */
+    out[FG_STREAM_COPY] = factor(compute, machine->reduce_beside_compute);
 }
 
 /* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
@@ -339,7 +342,8 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
                    .bound_us = sum.path * 1e6,
                    .bound_engine = "dependencies",
                    .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
-                   .exposed_reduce_us = sum.exposed[FG_STREAM_REDUCE] * 1e6,
+                   .exposed_reduce_us =
+                       (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,
                    .gathers = sum.gathers,
                    .gather_bytes = (uint64_t)sum.gather_bytes};
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {

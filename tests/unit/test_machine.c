@@ -45,7 +45,7 @@ static void figures(int *failures)
     CHECK_EQ_U64(h200.ranks, 4);
     CHECK_EQ_U64(h200.reserved_bytes, 1780000000);
     CHECK(!h200.reserved_estimated);
-    CHECK_EQ_U64(h200.workspace_bytes, 32 << 20);
+    CHECK_EQ_U64(h200.workspace_bytes, 144 << 20);
     CHECK_EQ_U64(load(failures, a, "host").workspace_bytes, 4 << 20);
     /* NCCL's plain all-gather on four H200s: 128 MB at 293 GB/s of bus bandwidth. */
     CHECK_NEAR(fg_curve_seconds(&h200.gather, 128e6), 128e6 * 0.75 / 293e9, 1e-9);

@@ -1,7 +1,7 @@
 /* tiny: a training program whose memory and order were planned and proved ahead of time.
  *
  * Made by foregather 0.1.0 from tiny.json: plan zero3, 2 ranks, compute f32, gradients f32, 1 micro-step, clip 1.0.
- * Plan fingerprint 4ce952e0437eefad.
+ * Plan fingerprint 37492870d2c04b58.
  *
  * One call a node, in issue order. Buffers are byte offsets into a rank's one allocation: what always lives first,
  * then the arena. Each call is followed by the name of its node and the place in the model that it comes from. */
@@ -101,10 +101,10 @@ static void body_prologue(FgRtCx *cx)
 
 static void step_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 0, FG_REDUCE, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
-    fg_rt_record(cx, FG_REDUCE, 0);
-    fg_rt_adamw(cx, 1, FG_REDUCE, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
-    fg_rt_record(cx, FG_REDUCE, 1);
+    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_record(cx, FG_COPY, 0);
+    fg_rt_adamw(cx, 1, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
+    fg_rt_record(cx, FG_COPY, 1);
     fg_rt_wait(cx, FG_GATHER, 0);
     fg_rt_gather(cx, 2, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:14:9 */
     fg_rt_record(cx, FG_GATHER, 2);
@@ -152,12 +152,18 @@ static void step_backward(FgRtCx *cx)
     fg_rt_record(cx, FG_COMPUTE, 9);
     fg_rt_wait(cx, FG_REDUCE, 9);
     fg_rt_reduce_scatter(cx, 22, FG_REDUCE, 68864, 69376, 128, FG_RT_F32, FG_RT_F32, 0); /* norm, tiny.json:15:9 */
-    fg_rt_norm_add(cx, 23, FG_REDUCE, 69376, 2560, 1, 64, FG_RT_F32, 0); /* norm, tiny.json:11:9 */
+    fg_rt_record(cx, FG_REDUCE, 10);
+    fg_rt_wait(cx, FG_COPY, 10);
+    fg_rt_norm_add(cx, 23, FG_COPY, 69376, 2560, 1, 64, FG_RT_F32, 0); /* norm, tiny.json:11:9 */
     fg_rt_embedding_dw(cx, 24, FG_COMPUTE, 0, 69632, 68352, 8, 8, 16, FG_RT_NONE, FG_RT_F32, FG_RT_F32, 1, 2816, 65536); /* x, tiny.json:14:9 */
-    fg_rt_record(cx, FG_COMPUTE, 10);
-    fg_rt_wait(cx, FG_REDUCE, 10);
+    fg_rt_record(cx, FG_COMPUTE, 11);
+    fg_rt_wait(cx, FG_REDUCE, 11);
     fg_rt_reduce_scatter(cx, 25, FG_REDUCE, 68352, 68864, 128, FG_RT_F32, FG_RT_F32, 0); /* embed, tiny.json:14:9 */
-    fg_rt_norm_add(cx, 26, FG_REDUCE, 68864, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_record(cx, FG_REDUCE, 12);
+    fg_rt_wait(cx, FG_COPY, 12);
+    fg_rt_norm_add(cx, 26, FG_COPY, 68864, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_record(cx, FG_COPY, 13);
+    fg_rt_wait(cx, FG_REDUCE, 13);
     fg_rt_all_reduce(cx, 27, FG_REDUCE, 2560, 24, FG_RT_I64); /* gradient norm */
     fg_rt_clip_factor(cx, 28, FG_REDUCE, 2560, 2048, 1.0); /* gradient norm */
     fg_rt_all_reduce(cx, 29, FG_REDUCE, 2304, 1, FG_RT_F64); /* loss */
@@ -173,8 +179,8 @@ static void body_step(FgRtCx *cx)
 
 static void flush_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 30, FG_REDUCE, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
-    fg_rt_adamw(cx, 31, FG_REDUCE, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
+    fg_rt_adamw(cx, 30, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 31, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
 }
 
 static void body_flush(FgRtCx *cx)
@@ -188,7 +194,7 @@ static const FgRtProgram program = {
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",
-    .fingerprint = 5542051939614650285,
+    .fingerprint = 3983759810423180120,
     .ranks = 2,
     .batch = 2,
     .seq = 4,
@@ -203,7 +209,7 @@ static const FgRtProgram program = {
     .scalars = 2048,
     .loss = 2304,
     .norm = 2560,
-    .predicted_step_us = 184.63552166272163,
+    .predicted_step_us = 181.41952166272168,
     .params = params,
     .n_params = 2,
     .buckets = buckets,
@@ -217,7 +223,7 @@ static const FgRtProgram program = {
     .bucket_params = bucket_params,
     .dims = dims,
     .tied = tied,
-    .n_events = 11,
+    .n_events = 14,
     .init = body_init,
     .prologue = body_prologue,
     .first = body_step,

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { END_S = 15 }; /* how long a process of a failed run may take to end */
+enum { END_S = 10 }; /* how long a process of a failed run may take to end */
 
 static FgWorld *refuse(FgFail *fail, int *out_status)
 {

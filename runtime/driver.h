@@ -23,10 +23,12 @@ typedef struct FgRtOptions {
     int checked;         /* verify order, effects and initialisation of every access (host) */
     uint64_t fail_after; /* fault injection: the n-th call of rank fail_rank fails; 0: none */
     uint32_t fail_rank;
-    int profile;           /* add up the time of every node */
-    int no_graph;          /* launch every call by itself (cuda) */
-    int builtin_attention; /* never the library's (cuda) */
-    int deterministic;     /* only what repeats bit by bit (cuda) */
+    int profile;            /* add up the time of every node */
+    int no_graph;           /* launch every call by itself (cuda) */
+    int builtin_attention;  /* never the library's (cuda) */
+    const char *gemm_cache; /* file of chosen algorithms, made by measurement when it is not there;
+                               NULL: the library's first choices (cuda) */
+    int deterministic;      /* only what repeats bit by bit (cuda) */
 } FgRtOptions;
 
 typedef struct FgRtStatus {

@@ -99,7 +99,9 @@ bool fg_cuda_comm_warm(FgRtGroup *group);
 void fg_cuda_comm_look(FgRtCx *cx);
 
 /* ---- graph.c ---- */
-/* Runs the calls that plan anything once, on an arena of zeros; then captures the steps' bodies. */
+/* Runs the calls that plan anything once, on an arena of zeros. */
+bool fg_cuda_bodies_rehearse(FgRtGroup *group);
+/* Captures the steps' bodies. */
 bool fg_cuda_bodies_open(FgRtGroup *group);
 void fg_cuda_bodies_close(FgRtGroup *group);
 

@@ -66,7 +66,7 @@ static bool capture(FgRtGroup *group, FgRtBody *body)
     return !fg_cuda_failed(cx);
 }
 
-bool fg_cuda_bodies_open(FgRtGroup *group)
+bool fg_cuda_bodies_rehearse(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
     const FgRtProgram *program = cx->program;
@@ -77,12 +77,19 @@ bool fg_cuda_bodies_open(FgRtGroup *group)
             make_calls(cx, bodies[i]);
     cx->rehearsing = 0;
     fg_cuda_check(cx, cudaDeviceSynchronize(), "the rehearsal");
-    if (group->options.no_graph || group->options.profile)
-        return !fg_cuda_failed(cx);
-    for (int i = 0; i < 3; i++)
-        if (bodies[i] && !fg_cuda_failed(cx) && !capture(group, bodies[i]))
-            return false;
     return !fg_cuda_failed(cx);
+}
+
+bool fg_cuda_bodies_open(FgRtGroup *group)
+{
+    const FgRtProgram *program = group->cx.program;
+    FgRtBody *bodies[] = {program->first, program->middle, program->last};
+    if (group->options.no_graph || group->options.profile)
+        return true;
+    for (int i = 0; i < 3; i++)
+        if (bodies[i] && !capture(group, bodies[i]))
+            return false;
+    return true;
 }
 
 void fg_cuda_bodies_close(FgRtGroup *group)

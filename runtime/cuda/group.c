@@ -6,12 +6,14 @@
 #include "runtime/cuda/core.h"
 
 #include "runtime/cuda/attention.h"
+#include "runtime/cuda/gemm.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const FgRtKind *fg_rt_kind(void)
 {
@@ -83,6 +85,28 @@ FgRtStatus fg_rt_status(const FgRtCx *cx)
 
 /* ---- start and end ---- */
 
+/* Algorithms of matrix products from a file that rank 0 finds, or by measurement where it finds
+ * none; then rank 0 keeps its choices there. */
+static bool choose_products(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    const char *path = group->options.gemm_cache;
+    int there = path && access(path, R_OK) == 0;
+    if (!path)
+        return fg_cuda_bodies_rehearse(group);
+    if (group->world && !fg_world_share(group->world, &there, sizeof there))
+        return false;
+    if (there)
+        fg_cuda_gemm_read(cx, path);
+    if (fg_cuda_failed(cx) || !fg_cuda_bodies_rehearse(group))
+        return false;
+    if (!there)
+        fg_cuda_gemm_tune(cx, cx->streams[FG_COMPUTE]);
+    if (!there && cx->rank == 0 && !fg_cuda_failed(cx))
+        fg_cuda_gemm_write(cx, path);
+    return !fg_cuda_failed(cx);
+}
+
 static bool open_all(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
@@ -90,8 +114,8 @@ static bool open_all(FgRtGroup *group)
         return false;
     cx->segments = fg_cuda_segments_new(cx);
     cx->gemm = cx->segments ? fg_cuda_gemm_new(cx) : NULL;
-    return cx->gemm && fg_cuda_comm_warm(group) && fg_cuda_bodies_open(group) &&
-           fg_cuda_memory_check(group);
+    return cx->gemm && fg_cuda_comm_warm(group) && choose_products(group) &&
+           fg_cuda_bodies_open(group) && fg_cuda_memory_check(group);
 }
 
 static FgRtGroup *group_new(const FgRtProgram *program, FgWorld *world, const FgRtOptions *options)

@@ -16,6 +16,7 @@ typedef struct FgOptions {
     const char *log, *dump_grads, *save, *resume, *profile;
     const char *rendezvous;                   /* HOST:PORT, or NULL */
     const char *attention;                    /* "library" or "builtin" */
+    const char *gemm_cache;                   /* or NULL */
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
     uint64_t global_batch; /* or FG_NOT_GIVEN: as many rows as the ranks take, or as --inputs has */
     uint64_t local_ranks;  /* or FG_NOT_GIVEN */

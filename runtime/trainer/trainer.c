@@ -96,6 +96,7 @@ static bool open_run(Run *run, FgFail *fail)
                       .profile = options->profile != NULL,
                       .no_graph = options->no_graph,
                       .builtin_attention = strcmp(options->attention, "builtin") == 0,
+                      .gemm_cache = options->gemm_cache,
                       .deterministic = options->deterministic};
     if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
         !fg_feed_open(&run->feed, run->program, options, fail))

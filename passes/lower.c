@@ -14,6 +14,23 @@ bool fg_node_updates(const FgNode *node)
     return false;
 }
 
+bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass)
+{
+    for (uint32_t f = 0; f < module->funcs.len; f++) {
+        const FgIdVec *order = &module->funcs.data[f].order;
+        for (uint32_t i = 0; i < order->len; i++) {
+            const FgNode *node = &module->nodes.data[order->data[i]];
+            if (node->op != op)
+                continue;
+            fg_diag(module->diags, node->loc, FG_D_WRONG_LEVEL,
+                    "pass '%s' has run on this module already: it holds a %s", pass,
+                    fg_op_info(op)->name);
+            return false;
+        }
+    }
+    return true;
+}
+
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
                           uint32_t ranks, uint64_t *out_offsets)
 {

@@ -31,6 +31,10 @@ static inline bool fg_node_is_compute(const FgNode *node)
 /* True when the node reads what its results held before. */
 bool fg_node_updates(const FgNode *node);
 
+/* False, after an error that names the pass, when a node of `op` shows that the pass (or a later
+ * one) has run already. */
+bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);
+
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
  * not touched) and the padded total. */
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,

@@ -20,17 +20,28 @@ static bool lives_always(const FgValue *v)
     return v->kind == FG_VALUE_STATE && v->role != FG_ROLE_GRAD_SHARD;
 }
 
-static void place_states(FgModule *m)
+/* Sets an address; true when it is another one. */
+static bool place(FgModule *m, uint32_t value, uint64_t offset)
 {
+    bool moved = fg_value(m, value)->offset != offset;
+    fg_value(m, value)->offset = offset;
+    return moved;
+}
+
+static bool place_states(FgModule *m)
+{
+    bool moved = false;
     uint64_t at = 0;
     for (uint32_t i = 0; i < m->values.len; i++) {
         FgValue *v = fg_value(m, i);
         if (!lives_always(v))
             continue;
-        v->offset = at;
+        moved |= place(m, i, at);
         at = fg_round_up(at + fg_type_bytes(v->type), FG_ALIGN_BYTES);
     }
+    moved |= m->state_bytes != at;
     m->state_bytes = at;
+    return moved;
 }
 
 /* One item a value; a buffer written afresh several times a period has one address, so its
@@ -61,7 +72,7 @@ FgPassResult fg_pass_memplan(FgPassCx *cx)
 {
     FgModule *m = cx->module;
     uint32_t effort = cx->option[0] ? (uint32_t)strtoul(cx->option, NULL, 10) : DEFAULT_EFFORT;
-    place_states(m);
+    bool changed = place_states(m);
     FgIntervalVec intervals = {0};
     uint32_t timeline = 0, n = 0, position = 0;
     fg_intervals(cx->scratch, m, &intervals, &timeline);
@@ -70,8 +81,10 @@ FgPassResult fg_pass_memplan(FgPassCx *cx)
     uint64_t bound = fg_intervals_peak(cx->scratch, &intervals, timeline, &position);
     uint32_t *values = FG_NEW_ARRAY(cx->scratch, uint32_t, intervals.len + 1);
     FgPackItem *items = items_of(cx, &intervals, values, &n);
-    m->arena_bytes = fg_pack(cx->scratch, items, n, bound, effort > 0 ? effort : 1);
+    uint64_t arena_bytes = fg_pack(cx->scratch, items, n, bound, effort > 0 ? effort : 1);
+    changed |= m->arena_bytes != arena_bytes;
+    m->arena_bytes = arena_bytes;
     for (uint32_t i = 0; i < n; i++)
-        fg_value(m, values[i])->offset = m->state_bytes + items[i].offset;
-    return FG_PASS_CHANGED;
+        changed |= place(m, values[i], m->state_bytes + items[i].offset);
+    return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

@@ -138,6 +138,8 @@ static void write_gradient(Cx *cx, uint32_t id)
 FgPassResult fg_pass_reduce(FgPassCx *pass)
 {
     FgModule *m = pass->module;
+    if (!fg_pass_is_first(m, FG_OP_grad_buffer, "reduce"))
+        return FG_PASS_FAILED;
     Cx cx = {.m = m, .scratch = pass->scratch};
     FgIdVec old = fg_func(m, "step")->order;
     uint32_t n = m->values.len;

@@ -158,6 +158,10 @@ static void start_tracks(Cx *cx)
 
 static bool check_plan(const FgModule *m)
 {
+    if (!m->plan) {
+        fg_diag(m->diags, FG_NOWHERE, FG_D_NO_PLAN, "the module has no plan to shard by");
+        return false;
+    }
     const FgPlanGather *last = NULL;
     for (uint32_t i = 0; i < m->plan->gathers.len; i++) {
         const FgPlanGather *g = &m->plan->gathers.data[i];
@@ -179,7 +183,7 @@ static bool check_plan(const FgModule *m)
 FgPassResult fg_pass_shard(FgPassCx *pass)
 {
     FgModule *m = pass->module;
-    if (!m->plan || !check_plan(m))
+    if (!fg_pass_is_first(m, FG_OP_release, "shard") || !check_plan(m))
         return FG_PASS_FAILED;
     Cx cx = {.m = m, .scratch = pass->scratch, .n_values = m->values.len};
     cx.tracks = FG_NEW_ARRAY(pass->scratch, Track, m->buckets.len + 1);

@@ -33,6 +33,7 @@ typedef struct Cx {
     Clock *at;         /* position -> clock after the node */
     Clock now[FG_N_STREAMS];
     uint32_t workspace;
+    bool changed; /* some node waits for others than before */
 } Cx;
 
 static FgStream stream_at(const Cx *cx, uint32_t position)
@@ -187,12 +188,14 @@ static void add_waits(Cx *cx, FgNode *node, uint32_t *needs)
     for (int s = 0; s < FG_N_STREAMS; s++)
         if (s == (int)node->stream || needs[s] <= now->seen[s])
             needs[s] = NEVER;
-    uint32_t *waits = FG_NEW_ARRAY(m->arena, uint32_t, FG_N_STREAMS);
-    node->n_waits = 0;
+    uint32_t *waits = FG_NEW_ARRAY(m->arena, uint32_t, FG_N_STREAMS), n = 0;
     for (int s = 0; s < FG_N_STREAMS; s++)
         if (needs[s] != NEVER && !implied(cx, needs, (FgStream)s))
-            waits[node->n_waits++] = cx->order->data[needs[s] - 1];
+            waits[n++] = cx->order->data[needs[s] - 1];
+    cx->changed |=
+        n != node->n_waits || (n > 0 && memcmp(waits, node->waits, n * sizeof *waits) != 0);
     node->waits = waits;
+    node->n_waits = n;
     for (int s = 0; s < FG_N_STREAMS; s++) {
         if (needs[s] == NEVER)
             continue;
@@ -232,5 +235,5 @@ FgPassResult fg_pass_streams(FgPassCx *pass)
             cx.workspace = v;
     for (uint32_t f = 0; f < m->funcs.len; f++)
         order_function(&cx, &m->funcs.data[f].order);
-    return FG_PASS_CHANGED;
+    return cx.changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

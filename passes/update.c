@@ -248,6 +248,8 @@ static void emit_bodies(Cx *cx)
 FgPassResult fg_pass_update(FgPassCx *pass)
 {
     FgModule *m = pass->module;
+    if (!fg_pass_is_first(m, FG_OP_loss_add, "update"))
+        return FG_PASS_FAILED;
     Cx cx = {.m = m, .scratch = pass->scratch};
     FgIdVec old = fg_func(m, "step")->order;
     cx.scalars = state_of(m, FG_ROLE_SCALARS);

@@ -208,7 +208,7 @@ static const char *name_of(FgRbNames *names, uint32_t id)
                                                        buffer_at(names, id)->bytes));
 }
 
-/* A part of one buffer that may be read by itself: a parameter of a gathered bucket, a scalar. */
+/* A part of one buffer that may be read by itself: a parameter of a gathered bucket, the seed. */
 static uint32_t read_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t bytes)
 {
     const FgTraceBuffer *buffer = buffer_at(names, root);
@@ -217,8 +217,8 @@ static uint32_t read_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t
         if (param)
             return part(names, root, param->name, at, bytes, param->elements, true);
     }
-    if (buffer->state && buffer->role == FG_ROLE_SCALARS && at % 4 == 0 && bytes == 4)
-        return part(names, root, "a scalar", at, bytes, 1, true);
+    if (buffer->state && buffer->role == FG_ROLE_SCALARS && at == buffer->at && bytes == 4)
+        return part(names, root, "the seed", at, bytes, 1, true); /* FG_RT_S_SEED */
     fg_rb_unsafe(names, "it reads %s, which is no whole value: it lies in %s",
                  range_text(names, at, bytes), name_of(names, root));
     return FG_NO_ID;

@@ -70,6 +70,100 @@ bool fg_file_read(FgArena *arena, const char *path, char **out_text, size_t *out
     return ok;
 }
 
+/* ---- places ---- */
+static const char *folder_of(FgArena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    return slash == path ? "/" : fg_arena_strndup(arena, path, (size_t)(slash - path));
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Where the link at `path` points to; NULL when there is no link. */
+static const char *link_target(FgArena *arena, const char *path)
+{
+    for (size_t size = 256; size <= 1 << 16; size *= 2) {
+        char *text = fg_arena_alloc(arena, size);
+        ssize_t n = readlink(path, text, size);
+        if (n < 0)
+            return NULL;
+        if ((size_t)n == size)
+            continue;
+        text[n] = 0;
+        return *text == '/' ? text : fg_arena_printf(arena, "%s/%s", folder_of(arena, path), text);
+    }
+    return NULL;
+}
+
+const char *fg_file_target(FgArena *arena, const char *path)
+{
+    for (int i = 0; i < 64; i++) { /* a circle of links is the system's to report */
+        const char *next = link_target(arena, path);
+        if (!next)
+            return path;
+        path = next;
+    }
+    return path;
+}
+
+bool fg_file_same(FgArena *arena, const char *a, const char *b)
+{
+    struct stat x, y;
+    if (strcmp(a, "-") == 0 || strcmp(b, "-") == 0)
+        return false;
+    bool there = stat(a, &x) == 0;
+    if ((stat(b, &y) == 0) != there)
+        return false;
+    if (there)
+        return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    a = fg_file_target(arena, a);
+    b = fg_file_target(arena, b);
+    return strcmp(name_of(a), name_of(b)) == 0 && stat(folder_of(arena, a), &x) == 0 &&
+           stat(folder_of(arena, b), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool fg_file_is_device(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+static bool refused(FgArena *arena, const char *path, const char *why, const char **out_error)
+{
+    *out_error = fg_arena_printf(arena, "%s: %s", path, why);
+    return false;
+}
+
+bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error)
+{
+    struct stat status;
+    bool standard = strcmp(path, "-") == 0;
+    if (plain && (standard || fg_file_is_device(path)))
+        return refused(arena, standard ? "standard output" : path,
+                       "a program is no text: it goes to a plain file", out_error);
+    if (standard)
+        return true;
+    const char *target = fg_file_target(arena, path), *folder = folder_of(arena, target);
+    bool there = stat(target, &status) == 0;
+    if ((there && S_ISDIR(status.st_mode)) || !*name_of(target))
+        return refused(arena, path, "is a directory; name a file in it", out_error);
+    if (there && access(target, W_OK) != 0)
+        return failed(arena, path, out_error);
+    /* A plain file is made beside the old one and renamed: what must be writable is the folder. */
+    if (!fg_file_is_device(path) && access(folder, W_OK | X_OK) != 0)
+        return refused(arena, path,
+                       fg_arena_printf(arena, "its folder %s: %s", folder, strerror(errno)),
+                       out_error);
+    return true;
+}
+
+/* ---- writing ---- */
 /* A new file beside `path`, with the permissions of any new file. -1 with errno set. */
 static int open_beside(FgArena *arena, const char *path, const char **out_name)
 {
@@ -102,14 +196,14 @@ bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t le
     struct stat status;
     if (strcmp(path, "-") == 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
         return write_device(arena, path, text, len, out_error);
-    const char *temporary;
-    int fd = open_beside(arena, path, &temporary);
+    const char *temporary, *target = fg_file_target(arena, path);
+    int fd = open_beside(arena, target, &temporary);
     if (fd < 0)
         return failed(arena, path, out_error);
     bool ok = write_all(fd, text, len) || failed(arena, path, out_error);
     if (close(fd) != 0 && ok)
         ok = failed(arena, path, out_error);
-    if (ok && rename(temporary, path) != 0)
+    if (ok && rename(temporary, target) != 0)
         ok = failed(arena, path, out_error);
     if (!ok)
         unlink(temporary);

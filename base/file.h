@@ -11,10 +11,21 @@
  * says why (arena-owned). */
 bool fg_file_read(FgArena *arena, const char *path, char **out_text, size_t *out_len,
                   const char **out_error);
-/* Written whole or not at all: a private temporary in the same folder, then a rename. "-" is
- * standard output. */
+/* Written whole or not at all: a private temporary in the same folder, then a rename. A symbolic
+ * link stays: its target is written. Devices and pipes are written straight. "-" is standard
+ * output. */
 bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t len,
                    const char **out_error);
+/* The path that writing to `path` would make or replace: symbolic links at its end followed, also
+ * when nothing stands there yet. Arena-owned or `path`. */
+const char *fg_file_target(FgArena *arena, const char *path);
+/* Whether a path is, or would be, the same regular file as another. Devices, pipes and "-" are the
+ * same as nothing: writing there replaces nothing. */
+bool fg_file_same(FgArena *arena, const char *a, const char *b);
+bool fg_file_is_device(const char *path);
+/* Whether a file can be written at `path`, found without writing; `plain`: neither "-" nor a device
+ * will do. False with *out_error. */
+bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error);
 /* Runs argv[0] (searched in PATH) and waits. Standard error of the child is captured into
  * *out_output. Returns its exit status, 128 + signal, or -1 when it could not start (*out_output
  * then says why). */

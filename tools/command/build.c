@@ -1,4 +1,5 @@
-/* The runtime that programs are linked with is found in this order: FOREGATHER_RUNTIME, then
+/* The runtime that programs are linked with is the one that FOREGATHER_RUNTIME names, and no other;
+ * where it is not set,
  * ../lib/foregather beside the command (a build tree and an installation look alike), then the
  * folder fixed at build time. The compiler is CC, or the one that built the command, or cc; for the
  * cuda target it is nvcc, from NVCC, PATH, its usual place, or where it was at build time. */
@@ -49,17 +50,18 @@ static const char *find_runtime(FgArena *arena, const char **out_error)
 {
     const char *given = getenv("FOREGATHER_RUNTIME"), *own = own_folder(arena);
     const char *beside = own ? fg_arena_printf(arena, "%s/../lib/foregather", own) : NULL;
-    const char *folders[] = {given && *given ? given : beside, FG_RUNTIME_DIR};
+    bool fixed = given && *given; /* then no other: what was asked for is used or refused */
+    const char *folders[] = {fixed ? given : beside, fixed ? NULL : FG_RUNTIME_DIR};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         if (folders[i] && readable(arena, folders[i], "include/fg_rt.h") &&
             readable(arena, folders[i], "libfg_rt_host.a"))
             return folders[i];
     }
-    *out_error =
-        fg_arena_printf(arena,
-                        "the runtime is not in %s; set FOREGATHER_RUNTIME to the folder that holds "
-                        "libfg_rt_host.a and include/fg_rt.h",
-                        folders[0] ? folders[0] : FG_RUNTIME_DIR);
+    *out_error = fg_arena_printf(
+        arena,
+        "the runtime is not in %s%s; FOREGATHER_RUNTIME names the folder that holds "
+        "libfg_rt_host.a and include/fg_rt.h",
+        folders[0] ? folders[0] : FG_RUNTIME_DIR, fixed ? " (FOREGATHER_RUNTIME)" : "");
     return NULL;
 }
 
@@ -201,12 +203,13 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
 static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
                     const char **out_error)
 {
-    const char *part = fg_arena_printf(arena, "%s.part-%ld", build->output, (long)getpid());
+    const char *target = fg_file_target(arena, build->output);
+    const char *part = fg_arena_printf(arena, "%s.part-%ld", target, (long)getpid());
     const char *said = "";
     FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, part)
                                 : host_command(arena, build, runtime, c_path, part);
     int status = fg_run(arena, argv.data, &said);
-    if (status == 0 && rename(part, build->output) == 0)
+    if (status == 0 && rename(part, target) == 0)
         return true;
     remove(part);
     if (status == 0)

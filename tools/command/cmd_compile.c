@@ -43,7 +43,8 @@ static Target target_of(const FgSession *s)
     t.output = t.stem;
     t.cuda = fg_flags_choice(s->flags, FG_FLAG_target) == TARGET_CUDA;
     t.ending = t.cuda ? ".cu" : ".c";
-    if (t.kind == KIND_C && !ends_with(t.stem, t.ending) && strcmp(t.stem, "-") != 0)
+    if (t.kind == KIND_C && !ends_with(t.stem, t.ending) && strcmp(t.stem, "-") != 0 &&
+        !fg_file_is_device(t.stem))
         t.output = fg_arena_printf(s->arena, "%s%s", t.stem, t.ending);
     if (t.kind == KIND_SO && !given)
         t.output = fg_arena_printf(s->arena, "%s.so", t.stem);
@@ -74,14 +75,35 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* The C file that stays, or NULL. */
+static const char *kept_text(const FgSession *s, const Target *t)
+{
+    if (t->kind == KIND_C)
+        return t->output;
+    return s->flags->values[FG_FLAG_save_temps]
+               ? fg_arena_printf(s->arena, "%s%s", t->stem, t->ending)
+               : NULL;
+}
+
+static FgExit check_outputs(const FgSession *s, const Target *t)
+{
+    FgOutput outputs[3];
+    uint32_t n = 0;
+    const char *text = kept_text(s, t), *report = s->flags->values[FG_FLAG_report];
+    if (t->kind != KIND_C)
+        outputs[n++] = (FgOutput){t->output, true};
+    if (text)
+        outputs[n++] = (FgOutput){text, false};
+    if (report)
+        outputs[n++] = (FgOutput){report, false};
+    return fg_check_outputs(s->arena, s->flags, outputs, n);
+}
+
 /* Writes the C text where it was asked for, and builds. */
 static FgExit write_target(FgSession *s, const Target *t, const char *text, double *out_cc_ms)
 {
     const char *error = NULL;
-    const char *c_path = t->kind == KIND_C ? t->output
-                         : s->flags->values[FG_FLAG_save_temps]
-                             ? fg_arena_printf(s->arena, "%s%s", t->stem, t->ending)
-                             : NULL;
+    const char *c_path = kept_text(s, t);
     if (c_path && !fg_file_write(s->arena, c_path, text, strlen(text), &error))
         return fg_session_fail(s, error);
     if (t->kind == KIND_C)
@@ -156,6 +178,10 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
     FgExit code = fg_session_open(&s, arena, flags);
     if (code != FG_EXIT_OK)
         return code;
+    Target target = target_of(&s);
+    code = check_outputs(&s, &target);
+    if (code != FG_EXIT_OK)
+        return code;
     FgCompileOptions options = fg_session_options(&s);
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {
@@ -166,7 +192,6 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
     }
     if (code != FG_EXIT_OK)
         return code;
-    Target target = target_of(&s);
     const char *text = emit(&s, &compiled);
     code = verify(&s, &compiled, text, &verify_ms, &said);
     if (code == FG_EXIT_OK)

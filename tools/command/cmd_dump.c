@@ -76,7 +76,10 @@ FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags)
 {
     FgSession s;
     FgModule *module = NULL;
+    const char *path = flags->values[FG_FLAG_output], *error;
     FgExit code = check_pass(flags);
+    if (code == FG_EXIT_OK && path)
+        code = fg_check_outputs(arena, flags, &(FgOutput){path, false}, 1);
     if (code == FG_EXIT_OK)
         code = fg_session_open(&s, arena, flags);
     if (code == FG_EXIT_OK)
@@ -84,7 +87,6 @@ FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags)
     if (code != FG_EXIT_OK)
         return code;
     FgBuf text;
-    const char *path = flags->values[FG_FLAG_output], *error;
     fg_buf_init(&text, arena);
     fg_module_print(module, &text);
     if (!fg_file_write(arena, path ? path : "-", fg_buf_text(&text), text.len, &error))

@@ -1,7 +1,7 @@
 /* tokens: text into a token file in llm.c's form: 256 little-endian int32 (magic, version, count),
  * then the tokens. */
 #include "base/file.h"
-#include "tools/command/command.h"
+#include "tools/command/session.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -38,6 +38,9 @@ FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags)
         return fg_usage_error(flags->verb, "say how: --bytes makes each byte a token");
     if (flags->files.len == 0 || !output)
         return fg_usage_error(flags->verb, flags->files.len ? "no -o FILE given" : "no text given");
+    FgExit place = fg_check_outputs(arena, flags, &(FgOutput){output, false}, 1);
+    if (place != FG_EXIT_OK)
+        return place;
     char header[HEADER_BYTES] = {0};
     FgBuf out;
     fg_buf_init(&out, arena);
@@ -59,7 +62,7 @@ FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags)
     if (!fg_file_write(arena, output, out.data, out.len, &error))
         return fail(error);
     fprintf(strcmp(output, "-") == 0 ? stderr : stdout,
-            "wrote %s: %s tokens of 256 kinds from %u file%s\n", output, fg_count_text(arena, n),
-            flags->files.len, flags->files.len == 1 ? "" : "s");
+            "wrote %s: %s byte tokens, vocabulary 256, from %u file%s\n", output,
+            fg_count_text(arena, n), flags->files.len, flags->files.len == 1 ? "" : "s");
     return FG_EXIT_OK;
 }

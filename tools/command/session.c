@@ -2,6 +2,7 @@
  * overridden. */
 #include "tools/command/session.h"
 
+#include "base/file.h"
 #include "frontend/machine.h"
 #include "frontend/model.h"
 
@@ -18,7 +19,11 @@ void fg_session_flush(FgSession *session)
 
 FgExit fg_session_fail(FgSession *session, const char *message)
 {
-    fg_diag(session->diags, FG_NOWHERE, FG_D_IO, "%s", message);
+    size_t first = strcspn(message, "\n");
+    const char *rest = message + first + (message[first] == '\n');
+    fg_diag(session->diags, FG_NOWHERE, FG_D_IO, "%.*s", (int)first, message);
+    if (*rest)
+        fg_diag_note(session->diags, FG_NOWHERE, "it said:\n%s", rest);
     fg_session_flush(session);
     return FG_EXIT_INPUT;
 }
@@ -56,6 +61,51 @@ static FgModelOptions model_options(const FgSession *session)
     return options;
 }
 
+/* Every file that the flags have read. */
+static FgStrVec inputs_of(FgArena *arena, const FgFlags *flags)
+{
+    FgStrVec inputs = {0};
+    for (uint32_t i = 0; i < flags->files.len; i++)
+        fg_vec_push(arena, &inputs, flags->files.data[i]);
+    const char *machine = flags->values[FG_FLAG_machine];
+    if (machine && !fg_machine_preset(machine))
+        fg_vec_push(arena, &inputs, machine);
+    return inputs;
+}
+
+FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *outputs, uint32_t n)
+{
+    FgStrVec inputs = inputs_of(arena, flags);
+    const char *error;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *path = outputs[i].path;
+        for (uint32_t k = 0; k < inputs.len; k++)
+            if (fg_file_same(arena, path, inputs.data[k]))
+                return fg_usage_error(flags->verb, "%s would be written over the input %s", path,
+                                      inputs.data[k]);
+        for (uint32_t k = 0; k < i; k++)
+            if (fg_file_same(arena, path, outputs[k].path))
+                return fg_usage_error(flags->verb, "%s would be written twice", path);
+        if (!fg_file_writable(arena, path, outputs[i].plain, &error)) {
+            fprintf(stderr, "foregather %s: error: %s\n", fg_verb_name(flags->verb), error);
+            return FG_EXIT_INPUT;
+        }
+    }
+    return FG_EXIT_OK;
+}
+
+/* A dump where a model is wanted: told in one sentence, not by what its JSON lacks. */
+static bool is_dump(FgArena *arena, const char *path)
+{
+    char *text;
+    size_t len;
+    const char *error;
+    if (strcmp(path, "-") == 0 || fg_file_is_device(path) ||
+        !fg_file_read(arena, path, &text, &len, &error))
+        return false;
+    return strncmp(text, "module ", 7) == 0;
+}
+
 FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
 {
     *session = (FgSession){.arena = arena, .flags = flags, .diags = fg_diags_new(arena)};
@@ -63,6 +113,10 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
         return fg_usage_error(flags->verb,
                               flags->files.len ? "one model at a time" : "no model given");
     session->source = flags->files.data[0];
+    if (is_dump(arena, session->source))
+        return fg_usage_error(flags->verb, "%s is a dump, not a model%s", session->source,
+                              flags->verb == FG_VERB_DIFF ? "; diff takes two dumps or one model"
+                                                          : "; fg-opt reads dumps");
     session->numerics = numerics_of(flags);
     const char *name = flags->values[FG_FLAG_machine] ? flags->values[FG_FLAG_machine] : "host";
     bool ok = fg_machine_load(arena, session->diags, name, &session->machine);

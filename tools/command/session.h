@@ -27,6 +27,15 @@ void fg_session_flush(FgSession *session);
 /* One error without a place in a file, printed. Returns FG_EXIT_INPUT. */
 FgExit fg_session_fail(FgSession *session, const char *message);
 
+/* A file that a verb will write. */
+typedef struct FgOutput {
+    const char *path;
+    bool plain; /* a program: no device, no standard output */
+} FgOutput;
+/* Before any work: no output is an input or another output, and each can be written. Otherwise a
+ * message on standard error and the exit code. */
+FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *outputs, uint32_t n);
+
 /* ---- summary.c ---- */
 typedef struct FgWrote {
     const char *path, *run; /* what was written, and how to run it; run may be NULL */

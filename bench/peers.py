@@ -377,7 +377,10 @@ def main():
         for system in systems:
             if args.verb == "prepare":
                 if system in OURS:
-                    print(f"{case.name} {system}: {prepare(args, case, system)}", flush=True)
+                    try:
+                        print(f"{case.name} {system}: {prepare(args, case, system)}", flush=True)
+                    except (RuntimeError, OSError) as error:
+                        raise SystemExit(f"{case.name} {system}: {error}") from None
                 continue
             print(f"-- {case.name} {system}", file=sys.stderr, flush=True)
             rows.append(run_one(args, case, system))

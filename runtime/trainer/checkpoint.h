@@ -6,26 +6,28 @@
  *   exp_avg.safetensors, exp_avg_sq.safetensors   AdamW's moments, f32
  *   manifest.json           the position of the run; written last
  *
- * A checkpoint is made in DIR/.tmp-step-... and renamed when it is complete; one of the same step
- * is replaced. */
+ * One of the same step is replaced at once (shelf.h). */
 #ifndef FG_RUNTIME_TRAINER_CHECKPOINT_H
 #define FG_RUNTIME_TRAINER_CHECKPOINT_H
 
 #include "runtime/trainer/publish.h"
 
 typedef struct FgProgress {
-    uint64_t step;     /* steps done; AdamW's t of the last one */
-    uint64_t position; /* tokens: where the next micro-batch starts */
-    uint64_t rows;     /* rows trained on */
-    uint64_t seed;     /* of the initialisation */
+    uint64_t step;      /* steps done; AdamW's t of the last one */
+    uint64_t position;  /* tokens: where the next micro-batch starts */
+    uint64_t rows;      /* rows trained on */
+    uint64_t seed;      /* of the initialisation */
+    uint64_t step_rows; /* rows of a step, micro-steps and ranks together; loaded: 0 when unknown */
+    uint64_t ranks;     /* that the checkpoint's run had; set by loading, 0 when unknown */
 } FgProgress;
 
-/* By all processes alike. *out_path (owned by the caller) is the checkpoint's folder. */
+/* By all processes alike, into a folder that rank 0's holds open (fg_shelf_open). *out_path (owned
+ * by the caller) is the checkpoint's folder. */
 bool fg_checkpoint_save(const FgStore *store, FgWorld *world, const char *dir,
                         const FgProgress *progress, char **out_path, FgFail *fail);
-/* `dir` is a checkpoint or a folder of checkpoints, of which the one with the highest step is
- * taken. */
-bool fg_checkpoint_load(const FgStore *store, const char *dir, FgProgress *out_progress,
-                        char **out_path, FgFail *fail);
+/* By all processes alike. `dir` is a checkpoint or a folder of checkpoints, of which the one with
+ * the highest step is taken. */
+bool fg_checkpoint_load(const FgStore *store, FgWorld *world, const char *dir,
+                        FgProgress *out_progress, char **out_path, FgFail *fail);
 
 #endif

@@ -2,28 +2,18 @@
  */
 #include "runtime/trainer/dump_grads.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "runtime/trainer/output.h"
 
-static bool put_in_place(const char *made, const char *path, bool ok, FgFail *fail)
-{
-    if (ok && rename(made, path) != 0)
-        ok = fg_fail(fail, "%s: cannot be renamed to %s: %s", made, path, strerror(errno));
-    if (!ok)
-        unlink(made);
-    return ok;
-}
+#include <stdlib.h>
 
 bool fg_dump_grads(const FgStore *store, FgWorld *world, const char *path, const char *prefix,
-                   FgFail *fail)
+                   uint32_t *out_n, FgFail *fail)
 {
     const FgRtProgram *program = store->program;
     FgPublished *tensors = fg_new(program->n_params, sizeof *tensors);
     char **names = fg_new(program->n_params, sizeof *names);
-    char *made = fg_text("%s.part", path);
+    bool first = fg_is_first(world);
+    char *made = first ? fg_output_begin(path, fail) : NULL;
     uint32_t n = 0;
     for (uint32_t i = 0; i < program->n_params; i++) {
         if (!fg_store_is_trained(store, i))
@@ -32,9 +22,11 @@ bool fg_dump_grads(const FgStore *store, FgWorld *world, const char *path, const
         tensors[n] = (FgPublished){names[n], i, FG_PART_MOMENT1, false};
         n++;
     }
-    bool ok = fg_publish(store, world, made, tensors, n, fail);
-    if (fg_is_first(world))
-        ok = put_in_place(made, path, ok, fail);
+    bool ok = (!first || made) && fg_share_text(world, &made, fail) &&
+              fg_publish(store, world, made, tensors, n, fail);
+    if (first && made)
+        ok = fg_output_end(made, path, ok, fail);
+    *out_n = n;
     for (uint32_t i = 0; i < n; i++)
         free(names[i]);
     free(names);

@@ -8,8 +8,9 @@
 
 #include "runtime/trainer/publish.h"
 
-/* Names are prefix + name; parameters that are not trained are left out. By all processes alike. */
+/* Names are prefix + name; parameters that are not trained are left out. By all processes alike.
+ * *out_n: the parameters written. */
 bool fg_dump_grads(const FgStore *store, FgWorld *world, const char *path, const char *prefix,
-                   FgFail *fail);
+                   uint32_t *out_n, FgFail *fail);
 
 #endif

@@ -114,21 +114,25 @@ static bool open_stream(FgFeed *feed, const FgOptions *options, FgFail *fail)
     return true;
 }
 
-static void next_micro(FgFeed *feed, uint32_t micro)
+static bool next_micro(FgFeed *feed, uint32_t micro, FgFail *fail)
 {
     uint64_t count = feed->rows * feed->seq;
     if (feed->position + count + 1 > feed->tokens.n)
         feed->position = 0;
     for (uint32_t i = 0; i < feed->program->n_inputs; i++)
-        fg_tokens_read(&feed->tokens,
-                       feed->position + (feed->program->inputs[i].role == ROLE_LABELS), count,
-                       (int32_t *)(void *)block(feed, micro, i));
+        if (!fg_tokens_read(&feed->tokens,
+                            feed->position + (feed->program->inputs[i].role == ROLE_LABELS), count,
+                            (int32_t *)(void *)block(feed, micro, i), fail))
+            return false;
     feed->position += count;
+    return true;
 }
 
 /* ---- a fixed batch ---- */
 
-static bool convert_ints(const FgTensor *tensor, const FgRtInput *input, unsigned char *out)
+/* False: `fail` says why when it is a value that is to blame. */
+static bool convert_ints(const FgTensor *tensor, const FgRtInput *input, unsigned char *out,
+                         FgFail *fail)
 {
     size_t from = fg_st_dtype_bits(tensor->dtype) / 8, to = fg_rt_dtype_bytes(input->dtype);
     if (tensor->dtype != FG_ST_I64 && tensor->dtype != FG_ST_I32)
@@ -139,7 +143,10 @@ static bool convert_ints(const FgTensor *tensor, const FgRtInput *input, unsigne
         memcpy(from == 8 ? (void *)&wide : &narrow, tensor->data + i * from, from);
         if (from == 4)
             wide = narrow;
-        narrow = wide < INT32_MIN || wide > INT32_MAX ? INT32_MIN : (int32_t)wide;
+        if (to == 4 && (wide < INT32_MIN || wide > INT32_MAX))
+            return fg_fail(fail, "'%s': element %llu is %lld; this input has 32 bits", tensor->name,
+                           (unsigned long long)i, (long long)wide);
+        narrow = (int32_t)wide;
         memcpy(out + i * to, to == 8 ? (void *)&wide : &narrow, to);
     }
     return true;
@@ -201,7 +208,13 @@ static bool load_fixed(FgFeed *feed, uint32_t index, FgFail *fail)
                 feed->program->batch, feed->program->ranks);
     }
     unsigned char *out = block(feed, 0, index);
-    if (!(floats ? convert_floats(tensor, input, out) : convert_ints(tensor, input, out)))
+    FgFail value = {0};
+    bool ok =
+        floats ? convert_floats(tensor, input, out) : convert_ints(tensor, input, out, &value);
+    if (value.text)
+        fg_fail(fail, "%s: %s", path, value.text);
+    fg_fail_clear(&value);
+    if (!ok)
         return fg_fail(fail, "%s: '%s' is %s, which this input does not take", path, input->name,
                        fg_st_dtype_name(tensor->dtype));
     if (!batched(feed, input)) /* the same for every rank */
@@ -277,13 +290,15 @@ void fg_feed_close(FgFeed *feed)
     *feed = (FgFeed){0};
 }
 
-void fg_feed_next(FgFeed *feed)
+bool fg_feed_next(FgFeed *feed, FgFail *fail)
 {
     if (!feed->fixed)
         for (uint32_t micro = 0; micro < feed->n_micro; micro++)
-            next_micro(feed, micro);
+            if (!next_micro(feed, micro, fail))
+                return false;
     feed->rows_seen += feed->rows * feed->program->accumulate;
     count_valid(feed);
+    return true;
 }
 
 float fg_feed_seed(const FgFeed *feed)

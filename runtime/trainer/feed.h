@@ -29,7 +29,7 @@ bool fg_feed_open(FgFeed *out_feed, const FgRtProgram *program, const FgOptions 
                   FgFail *fail);
 void fg_feed_close(FgFeed *feed);
 /* Reads the next step: all its micro-batches. */
-void fg_feed_next(FgFeed *feed);
+bool fg_feed_next(FgFeed *feed, FgFail *fail);
 /* The factor of every local loss in the current step. */
 float fg_feed_seed(const FgFeed *feed);
 /* Tokens (or rows, when the program has no tokens) that one step trains on. */

@@ -49,6 +49,8 @@ static const Row ROWS[] = {
      "of the initialisation (default 42); the result does not depend on the ranks", FIELD(seed)},
     {HEADING, "Output", NULL, NULL, 0},
     {TEXT, "--log", "FILE", "append one JSON object a step", FIELD(log)},
+    {COUNT, "--print-every", "N", "print the line of every N-th step, and the last (default 1)",
+     FIELD(print_every)},
     {TEXT, "--save", "DIR", "write checkpoints DIR/step-NNNNNN, one at the end", FIELD(save)},
     {COUNT, "--save-every", "N", "and one every N steps", FIELD(save_every)},
     {TEXT, "--resume", "DIR", "continue from a checkpoint, or the newest one in DIR, up to --steps",
@@ -192,6 +194,8 @@ static bool consistent(const FgOptions *options, FgFail *fail)
         return fg_fail(fail, "--attention: '%s' is not library or builtin", options->attention);
     if (options->join_s == 0 || options->join_s > 1000000)
         return fg_fail(fail, "--join-timeout must be 1 to 1000000 seconds");
+    if (options->print_every == 0)
+        return fg_fail(fail, "--print-every must be at least 1");
     if (options->save_every && !options->save)
         return fg_fail(fail, "--save-every needs --save DIR");
     if (options->weights && options->resume)
@@ -207,6 +211,7 @@ bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFai
     *out_options = (FgOptions){.weights_prefix = "",
                                .attention = "library",
                                .steps = 10,
+                               .print_every = 1,
                                .seed = 42,
                                .global_batch = FG_NOT_GIVEN,
                                .local_ranks = FG_NOT_GIVEN,

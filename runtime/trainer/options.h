@@ -18,6 +18,7 @@ typedef struct FgOptions {
     const char *attention;                    /* "library" or "builtin" */
     const char *gemm_cache;                   /* or NULL */
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
+    uint64_t print_every;                     /* steps from one printed line to the next */
     uint64_t global_batch; /* or FG_NOT_GIVEN: as many rows as the ranks take, or as --inputs has */
     uint64_t local_ranks;  /* or FG_NOT_GIVEN */
     uint64_t join_s;       /* seconds that ranks wait for each other at start */
@@ -28,7 +29,7 @@ typedef struct FgOptions {
 
 /* argv's strings are kept. False: a usage error. */
 bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFail *fail);
-/* Checks against what the program was compiled for. False: bad input. */
+/* Checks against what the program was compiled for. False: a usage error. */
 bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail *fail);
 void fg_options_help(FILE *stream, const FgRtProgram *program, const char *name);
 

@@ -4,6 +4,7 @@
 #include "runtime/dtype.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define CHUNK 1048576u /* elements */
 
@@ -15,6 +16,19 @@ bool fg_is_first(const FgWorld *world)
 bool fg_meet(FgWorld *world, FgFail *fail)
 {
     return fg_world_barrier(world) || fg_fail(fail, "%s", fg_world_failure(world));
+}
+
+bool fg_share_text(FgWorld *world, char **text, FgFail *fail)
+{
+    uint64_t bytes = *text ? strlen(*text) + 1 : 0;
+    if (!fg_world_share(world, &bytes, sizeof bytes))
+        return fg_fail(fail, "%s", fg_world_failure(world));
+    if (!fg_is_first(world)) {
+        free(*text);
+        *text = fg_new((size_t)bytes, 1);
+    }
+    return fg_world_share(world, *text, (size_t)bytes) ||
+           fg_fail(fail, "%s", fg_world_failure(world));
 }
 
 static FgStDtype st_dtype(FgRtDtype dtype)

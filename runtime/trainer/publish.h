@@ -18,6 +18,8 @@ typedef struct FgPublished {
 bool fg_publish(const FgStore *store, FgWorld *world, const char *path, const FgPublished *tensors,
                 uint32_t n, FgFail *fail);
 
+/* Every process gets rank 0's *text (owned; the others' are set). False: the run has failed. */
+bool fg_share_text(FgWorld *world, char **text, FgFail *fail);
 /* Waits for all processes; false when the run has failed, with what ended it. */
 bool fg_meet(FgWorld *world, FgFail *fail);
 /* Whether this process is rank 0's, which does what is to be done once. */

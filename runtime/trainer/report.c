@@ -47,7 +47,10 @@ static uint64_t count_elements(const FgRtProgram *program)
 
 bool fg_report_open(FgReport *out_report, FILE *stream, const FgOptions *options, FgFail *fail)
 {
-    *out_report = (FgReport){.stream = stream, .log_path = options->log, .steps = options->steps};
+    *out_report = (FgReport){.stream = stream,
+                             .log_path = options->log,
+                             .steps = options->steps,
+                             .print_every = options->print_every};
     if (!stream)
         return true;
     out_report->live = isatty(fileno(stream)) == 1;
@@ -116,31 +119,49 @@ bool fg_report_run(FgReport *report, const FgRtProgram *program, const FgOptions
     if (!report->stream)
         return true;
     char *elements = count_words(count_elements(program));
+    uint64_t rows = options->global_batch * program->accumulate;
+    char *steps = first_step > options->steps
+                      ? fg_text("no step to do")
+                      : fg_text("steps %llu to %llu", (unsigned long long)first_step,
+                                (unsigned long long)options->steps);
     fg_report_line(report,
-                   "%s   %s parameters   %u rank%s   %s   schedule %s   %llu rows a step in %u "
-                   "micro-step%s   steps %llu to %llu",
+                   "%s   %s parameters   %u rank%s   %s   schedule %s   %llu row%s a step in %u "
+                   "micro-step%s   %s",
                    program->model, elements, program->ranks, program->ranks == 1 ? "" : "s",
-                   program->precision, program->plan,
-                   (unsigned long long)(options->global_batch * program->accumulate),
-                   program->accumulate, program->accumulate == 1 ? "" : "s",
-                   (unsigned long long)first_step, (unsigned long long)options->steps);
+                   program->precision, program->plan, (unsigned long long)rows,
+                   rows == 1 ? "" : "s", program->accumulate, program->accumulate == 1 ? "" : "s",
+                   steps);
     free(elements);
+    free(steps);
     return append(report, run_record(program, options, first_step), fail);
+}
+
+/* A NaN's sign says nothing and is left out. */
+static double plain(double x)
+{
+    return isnan(x) ? fabs(x) : x;
+}
+
+static void print_step(FgReport *report, const FgStepRecord *record)
+{
+    char *tokens = count_words((uint64_t)(record->tokens_per_second + 0.5));
+    fprintf(report->stream,
+            "%sstep %llu/%llu   loss %.6f   grad norm %.4f   lr %.3e   %.1f ms   %s tokens/s%s",
+            report->live ? "\r" : "", (unsigned long long)record->step,
+            (unsigned long long)report->steps, plain(record->loss), plain(record->grad_norm),
+            record->learning_rate, record->ms, tokens, report->live ? "\033[K" : "\n");
+    fflush(report->stream);
+    report->line_open = report->live;
+    free(tokens);
 }
 
 bool fg_report_step(FgReport *report, const FgStepRecord *record, FgFail *fail)
 {
     if (!report->stream)
         return true;
-    char *tokens = count_words((uint64_t)(record->tokens_per_second + 0.5));
-    fprintf(report->stream,
-            "%sstep %llu/%llu   loss %.6f   grad norm %.4f   lr %.3e   %.1f ms   %s tokens/s%s",
-            report->live ? "\r" : "", (unsigned long long)record->step,
-            (unsigned long long)report->steps, record->loss, record->grad_norm,
-            record->learning_rate, record->ms, tokens, report->live ? "\033[K" : "\n");
-    fflush(report->stream);
-    report->line_open = report->live;
-    free(tokens);
+    if (record->step % report->print_every == 0 || record->step == report->steps ||
+        !isfinite(record->loss) || !isfinite(record->grad_norm))
+        print_step(report, record);
     json_t *object =
         json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)record->step, "loss",
                   number(record->loss), "grad_norm", number(record->grad_norm), "learning_rate",

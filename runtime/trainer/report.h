@@ -17,6 +17,7 @@ typedef struct FgReport {
     bool live;      /* the stream is a terminal */
     bool line_open; /* a live line stands there */
     uint64_t steps; /* of the whole run */
+    uint64_t print_every;
 } FgReport;
 
 typedef struct FgStepRecord {

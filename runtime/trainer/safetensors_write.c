@@ -3,6 +3,8 @@
  * the old file mapped keeps it: the new one is renamed over it. */
 #include "runtime/trainer/safetensors.h"
 
+#include "runtime/trainer/output.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -177,8 +179,8 @@ bool fg_tensor_file_close(FgTensorFile *file, FgFail *fail)
 bool fg_safetensors_write(const char *path, const FgTensorOut *tensors, uint32_t n,
                           FgTensorSource *source, void *cx, FgFail *fail)
 {
-    char *temporary = fg_text("%s.tmp-%ld", path, (long)getpid());
-    bool made = fg_tensor_file_create(temporary, tensors, n, fail);
+    char *temporary = fg_output_begin(path, fail);
+    bool made = temporary && fg_tensor_file_create(temporary, tensors, n, fail);
     FgTensorFile *file = made ? fg_tensor_file_open(temporary, tensors, n, fail) : NULL;
     bool ok = file != NULL;
     for (uint32_t i = 0; ok && i < n; i++) {
@@ -186,10 +188,8 @@ bool fg_safetensors_write(const char *path, const FgTensorOut *tensors, uint32_t
         ok = data && fg_tensor_file_put(file, i, 0, data, (size_t)file->bytes[i], fail);
     }
     ok = fg_tensor_file_close(file, fail) && ok;
-    if (ok && rename(temporary, path) != 0)
-        ok = cannot(path, "renamed", fail);
-    if (!ok && made)
-        unlink(temporary);
+    if (temporary)
+        ok = fg_output_end(temporary, path, ok, fail);
     free(temporary);
     return ok;
 }

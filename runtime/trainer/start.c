@@ -41,8 +41,10 @@ FgWorld *fg_start(const FgRtProgram *program, const FgOptions *options, char *co
     FgWorldOptions how = {program->fingerprint, (uint32_t)options->join_s, END_S};
     FgPlace place;
     char error[1024] = "";
-    if (!fg_options_fit(options, program, fail))
-        return refuse(fail, out_status);
+    if (!fg_options_fit(options, program, fail)) {
+        *out_status = 2;
+        return NULL;
+    }
     if (!fg_place_find(&place, options->rendezvous, error, sizeof error)) {
         fg_fail(fail, "%s", error);
         return refuse(fail, out_status);

@@ -42,7 +42,7 @@ static bool check_header(FgTokens *tokens, const char *path, FgFail *fail)
 
 bool fg_tokens_open(FgTokens *out_tokens, const char *path, FgFail *fail)
 {
-    *out_tokens = (FgTokens){0};
+    *out_tokens = (FgTokens){.path = path};
     if (fg_map_file(&out_tokens->map, path, fail) && check_header(out_tokens, path, fail))
         return true;
     fg_tokens_close(out_tokens);
@@ -55,7 +55,8 @@ void fg_tokens_close(FgTokens *tokens)
     *tokens = (FgTokens){0};
 }
 
-void fg_tokens_read(const FgTokens *tokens, uint64_t first, uint64_t count, int32_t *out)
+bool fg_tokens_read(const FgTokens *tokens, uint64_t first, uint64_t count, int32_t *out,
+                    FgFail *fail)
 {
     const unsigned char *data = tokens->map.data + HEADER_BYTES + first * tokens->token_bytes;
     for (uint64_t i = 0; i < count; i++, data += tokens->token_bytes) {
@@ -66,7 +67,11 @@ void fg_tokens_read(const FgTokens *tokens, uint64_t first, uint64_t count, int3
             out[i] = narrow;
         } else {
             memcpy(&wide, data, 4);
-            out[i] = wide > INT32_MAX ? -1 : (int32_t)wide;
+            if (wide > INT32_MAX)
+                return fg_fail(fail, "%s: token %llu is %u; programs take 32 bits with a sign",
+                               tokens->path, (unsigned long long)(first + i), wide);
+            out[i] = (int32_t)wide;
         }
     }
+    return true;
 }

@@ -9,6 +9,7 @@
 #include "runtime/trainer/mapped.h"
 
 typedef struct FgTokens {
+    const char *path; /* not owned */
     FgMapped map;
     uint64_t n;
     uint32_t token_bytes;
@@ -16,8 +17,9 @@ typedef struct FgTokens {
 
 bool fg_tokens_open(FgTokens *out_tokens, const char *path, FgFail *fail);
 void fg_tokens_close(FgTokens *tokens);
-/* Copies count tokens from `first`; the range must lie inside. A u32 token above INT32_MAX becomes
- * -1, which every kernel refuses. */
-void fg_tokens_read(const FgTokens *tokens, uint64_t first, uint64_t count, int32_t *out);
+/* Copies count tokens from `first`; the range must lie inside. False: a u32 token is above
+ * INT32_MAX. */
+bool fg_tokens_read(const FgTokens *tokens, uint64_t first, uint64_t count, int32_t *out,
+                    FgFail *fail);
 
 #endif

@@ -5,8 +5,10 @@
 #include "runtime/trainer/checkpoint.h"
 #include "runtime/trainer/dump_grads.h"
 #include "runtime/trainer/loop.h"
+#include "runtime/trainer/output.h"
 #include "runtime/trainer/profile.h"
 #include "runtime/trainer/report.h"
+#include "runtime/trainer/shelf.h"
 #include "runtime/trainer/start.h"
 #include "runtime/trainer/weights.h"
 
@@ -31,6 +33,8 @@ typedef struct Run {
     FgFeed feed;
     FgReport report;
     FgProgress progress;
+    FgShelf shelf; /* with --save, in rank 0's process */
+    FILE *profile; /* with --profile, in rank 0's process; owned */
     Given given[FG_RT_MOST_RESULTS];
     uint64_t n_given, n_taken; /* steps of this run */
     double taken_ms;           /* when the last result came */
@@ -50,6 +54,52 @@ static double now_ms(void)
 
 /* ---- before the first step ---- */
 
+/* What the run will write, tried before anything costs time; rank 0's process does it for all. */
+static bool open_outputs(Run *run, FgFail *fail)
+{
+    const FgOptions *options = &run->options;
+    run->shelf.lock = -1;
+    if (!fg_is_first(run->world))
+        return true;
+    if (options->dump_grads && !fg_output_check(options->dump_grads, fail))
+        return false;
+    if (options->profile && !(run->profile = fg_profile_open(options->profile, fail)))
+        return false;
+    if (!options->save)
+        return true;
+    if (!fg_shelf_open(&run->shelf, options->save, fail))
+        return false;
+    if (run->shelf.note)
+        fg_report_line(&run->report, "%s", run->shelf.note);
+    char *later = options->resume ? NULL : fg_shelf_later(options->save, 0);
+    bool ok =
+        !later || fg_fail(fail,
+                          "%s holds checkpoints of another run (%s): --resume %s goes on from "
+                          "the newest; to start anew, choose another folder or move them away",
+                          options->save, later, options->save);
+    free(later);
+    return ok;
+}
+
+/* Checkpoints that this run would overwrite, and that --resume would prefer to its own. */
+static void warn_of_later(Run *run)
+{
+    const FgOptions *options = &run->options;
+    if (!options->save || !fg_is_first(run->world))
+        return;
+    FgFail none = {0};
+    char *later = fg_shelf_later(options->save, run->progress.step);
+    char *newest = later ? fg_shelf_newest(options->save, &none) : NULL;
+    if (later)
+        fg_report_line(&run->report,
+                       "warning: %s holds later checkpoints than this run starts from (%s); until "
+                       "they are overwritten, --resume %s takes %s",
+                       options->save, later, options->save, newest ? newest : "the newest");
+    free(later);
+    free(newest);
+    fg_fail_clear(&none);
+}
+
 static bool load_weights(Run *run, FgFail *fail)
 {
     const FgOptions *options = &run->options;
@@ -67,11 +117,21 @@ static bool load_weights(Run *run, FgFail *fail)
 static bool resume(Run *run, FgFail *fail)
 {
     char *path;
-    if (!fg_checkpoint_load(&run->loop.store, run->options.resume, &run->progress, &path, fail))
+    uint64_t rows = run->feed.rows * run->program->accumulate;
+    if (!fg_checkpoint_load(&run->loop.store, run->world, run->options.resume, &run->progress,
+                            &path, fail))
         return false;
     fg_report_line(&run->report, "resumed  %s, %llu steps done", path,
                    (unsigned long long)run->progress.step);
     free(path);
+    if (run->progress.step_rows && run->progress.step_rows != rows)
+        fg_report_line(&run->report,
+                       "note: a step had %llu rows before (on %llu rank%s) and has %llu from here "
+                       "on; --global-batch sets it",
+                       (unsigned long long)run->progress.step_rows,
+                       (unsigned long long)run->progress.ranks, run->progress.ranks == 1 ? "" : "s",
+                       (unsigned long long)rows);
+    warn_of_later(run);
     run->feed.position = run->progress.position;
     run->feed.rows_seen = run->progress.rows;
     run->options.seed = run->progress.seed;
@@ -80,13 +140,16 @@ static bool resume(Run *run, FgFail *fail)
 
 static bool place_weights(Run *run, FgFail *fail)
 {
+    bool ok = true;
     run->progress.seed = run->options.seed;
     if (run->options.resume)
-        return resume(run, fail);
-    if (run->options.weights)
-        return load_weights(run, fail);
-    fg_weights_init(&run->loop.store, run->options.seed);
-    return true;
+        ok = resume(run, fail);
+    else if (run->options.weights)
+        ok = load_weights(run, fail);
+    else
+        fg_weights_init(&run->loop.store, run->options.seed);
+    run->progress.step_rows = run->feed.rows * run->program->accumulate;
+    return ok;
 }
 
 static bool open_run(Run *run, FgFail *fail)
@@ -98,12 +161,12 @@ static bool open_run(Run *run, FgFail *fail)
                       .builtin_attention = strcmp(options->attention, "builtin") == 0,
                       .gemm_cache = options->gemm_cache,
                       .deterministic = options->deterministic};
-    if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
-        !fg_feed_open(&run->feed, run->program, options, fail))
-        return false;
-    options->global_batch = run->feed.rows;
     if (options->dump_grads)
         options->steps = 1;
+    if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
+        !open_outputs(run, fail) || !fg_feed_open(&run->feed, run->program, options, fail))
+        return false;
+    options->global_batch = run->feed.rows;
     if (!fg_loop_open(&run->loop, run->program, run->world, &rt, fail))
         return false;
     const char *warning = fg_rt_group_warning(run->loop.group);
@@ -195,15 +258,16 @@ static bool step(Run *run, FgFail *fail)
     char doing[64];
     snprintf(doing, sizeof doing, "step %llu", (unsigned long long)run->progress.step + 1);
     fg_world_doing(run->world, doing);
-    fg_feed_next(&run->feed);
-    if (!fg_loop_step(&run->loop, &run->feed, &rates, fail))
+    if (!fg_feed_next(&run->feed, fail) || !fg_loop_step(&run->loop, &run->feed, &rates, fail))
         return false;
     run->progress.step++;
     run->progress.position = run->feed.position;
     run->progress.rows = run->feed.rows_seen;
     run->given[run->n_given++ % FG_RT_MOST_RESULTS] =
         (Given){run->progress.step, rates.lr, start, (double)fg_feed_step_tokens(&run->feed)};
-    return drain(run, fg_rt_kind()->ahead, fail);
+    /* With a profile every call is waited for: the result is there, and the next step's time must
+     * not count as this one's. */
+    return drain(run, run->options.profile ? 0 : fg_rt_kind()->ahead, fail);
 }
 
 /* Takes a waiting signal, if there is one, and asks all processes to stop after one and the same
@@ -254,17 +318,32 @@ static void report_end(Run *run)
     char *reserved = fg_bytes_words(program->reserved_bytes);
     char *measured = fg_bytes_words(fg_loop_touched_bytes(&run->loop));
     fg_report_line(&run->report,
-                   "memory   planned %s a rank (states %s, arena %s%s%s), measured %s", planned,
+                   "memory   planned %s a rank (states %s, arena %s%s%s), measured %s%s", planned,
                    states, arena, program->reserved_bytes ? ", reserved " : "",
-                   program->reserved_bytes ? reserved : "", measured);
+                   program->reserved_bytes ? reserved : "", measured,
+                   fg_rt_kind()->process_a_rank ? "" : " (resident pages)");
     if (run->n_taken > 1)
-        fg_report_line(&run->report, "time     measured %.1f ms a step, predicted %.1f ms",
-                       run->busy_ms / (double)(run->n_taken - 1), program->predicted_step_us / 1e3);
+        fg_report_line(
+            &run->report,
+            "time     measured %.1f ms a step (mean without the first), predicted %.1f ms",
+            run->busy_ms / (double)(run->n_taken - 1), program->predicted_step_us / 1e3);
     free(planned);
     free(states);
     free(arena);
     free(reserved);
     free(measured);
+}
+
+static bool dump_grads(Run *run, FgFail *fail)
+{
+    const FgOptions *options = &run->options;
+    uint32_t n;
+    if (!fg_dump_grads(&run->loop.store, run->world, options->dump_grads, options->weights_prefix,
+                       &n, fail))
+        return false;
+    fg_report_line(&run->report, "wrote    %s: gradients of %u parameter%s", options->dump_grads, n,
+                   n == 1 ? "" : "s");
+    return true;
 }
 
 static bool finish(Run *run, FgFail *fail)
@@ -273,15 +352,12 @@ static bool finish(Run *run, FgFail *fail)
     fg_world_doing(run->world, "the end of the run");
     if (!fg_loop_flush(&run->loop, fail))
         return false;
-    if (options->dump_grads && run->n_given &&
-        !fg_dump_grads(&run->loop.store, run->world, options->dump_grads, options->weights_prefix,
-                       fail))
+    if (options->dump_grads && run->n_given && !dump_grads(run, fail))
         return false;
     if (options->save && run->n_given && !save(run, fail))
         return false;
-    if (options->profile && fg_is_first(run->world) &&
-        !fg_profile_write(options->profile, run->program,
-                          fg_rt_group_rank(run->loop.group, run->loop.first), fail))
+    if (run->profile && !fg_profile_write(run->profile, options->profile, run->program,
+                                          fg_rt_group_rank(run->loop.group, run->loop.first), fail))
         return false;
     report_end(run);
     return fg_meet(run->world, fail);
@@ -311,6 +387,9 @@ static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *
     if (!ok)
         fg_world_fail(world, fail.text); /* the others wait for this process */
     fg_report_close(&run.report);
+    if (run.profile)
+        fclose(run.profile); /* flushed when it was written */
+    fg_shelf_close(&run.shelf);
     if (!ok && fg_world_tells(world))
         fprintf(stderr, "%s: error: %s\n", name, fg_world_failure(world));
     fg_loop_close(&run.loop);

@@ -16,7 +16,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fg_tokens_open(&tokens, memory_file(data, size), &fail)) {
         int32_t some[64];
         for (uint64_t i = 0; i < tokens.n; i += 64)
-            fg_tokens_read(&tokens, i, tokens.n - i < 64 ? tokens.n - i : 64, some);
+            if (!fg_tokens_read(&tokens, i, tokens.n - i < 64 ? tokens.n - i : 64, some, &fail)) {
+                if (!fail.text)
+                    abort();
+                fg_fail_clear(&fail);
+            }
         fg_tokens_close(&tokens);
     } else if (!fail.text) {
         abort();

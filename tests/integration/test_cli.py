@@ -130,8 +130,8 @@ class Cli:
         program, data = self.tools.path("program"), self.tools.path("data.bin")
         self.fg("tokens", "--bytes", self.tiny, "-o", data)
         self.tools.compile(self.tools.example("mlp.json"), "--ranks", 2, "--batch", 1, "--seq", 8, out=program)
-        for words, code in ((("--data", data, "--local-ranks", 3), 1), (("--data", self.tools.path("absent")), 1),
-                            (("--data", data, "--step", 3), 2), ((), 2), (("--data", data, "--global-batch", 3), 1),
+        for words, code in ((("--data", data, "--local-ranks", 3), 2), (("--data", self.tools.path("absent")), 1),
+                            (("--data", data, "--step", 3), 2), ((), 2), (("--data", data, "--global-batch", 3), 2),
                             (("--data", self.tiny), 1)):  # fmt: skip
             _, stderr = self.tools.call(program, *words, expect=code)
             require(stderr.strip(), f"{words}: nothing was said")

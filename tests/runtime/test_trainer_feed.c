@@ -40,13 +40,13 @@ static void token_files(int *failures)
     Corpus c = corpus(20240520, 1, 70, 70, 2);
     CHECK(fg_tokens_open(&tokens, c.path, &fail));
     CHECK_EQ_U64(tokens.n, 70);
-    fg_tokens_read(&tokens, 67, 3, out);
+    CHECK(fg_tokens_read(&tokens, 67, 3, out, &fail));
     CHECK(out[0] == 67 && out[2] == 69);
     fg_tokens_close(&tokens);
     corpus_remove(&c);
     c = corpus(20240801, 7, 9, 9, 4);
     CHECK(fg_tokens_open(&tokens, c.path, &fail));
-    fg_tokens_read(&tokens, 6, 3, out);
+    CHECK(fg_tokens_read(&tokens, 6, 3, out, &fail));
     CHECK(out[0] == 6 && out[2] == 8);
     fg_tokens_close(&tokens);
     corpus_remove(&c);
@@ -111,7 +111,7 @@ static void dealing(int *failures)
     FgFail fail = {0};
     FgFeed feed;
     CHECK(fg_feed_open(&feed, &program, &options, &fail));
-    fg_feed_next(&feed);
+    CHECK(fg_feed_next(&feed, &fail));
     CHECK_EQ_U64(feed.valid, 2 * 5 * 4);
     CHECK(part(&feed, 0, 0, 0)[0] == 0 && part(&feed, 0, 0, 1)[7] == 8);
     CHECK(part(&feed, 0, 1, 0)[0] == 8 && part(&feed, 0, 2, 0)[3] == 19);
@@ -121,8 +121,8 @@ static void dealing(int *failures)
     CHECK_EQ_U64(feed.rows_seen, 10);
     CHECK_EQ_U64(fg_feed_step_tokens(&feed), 40);
     CHECK(fg_feed_seed(&feed) == 1.0f / 40);
-    fg_feed_next(&feed); /* 40..80 */
-    fg_feed_next(&feed); /* 80 + 21 > 100: from the start */
+    CHECK(fg_feed_next(&feed, &fail)); /* 40..80 */
+    CHECK(fg_feed_next(&feed, &fail)); /* 80 + 21 > 100: from the start */
     CHECK(part(&feed, 0, 0, 0)[0] == 0 && part(&feed, 1, 0, 0)[0] == 20);
     CHECK_EQ_U64(feed.position, 40);
     fg_feed_close(&feed);
@@ -138,10 +138,10 @@ static void the_last_token_counts(int *failures)
     FgOptions options = {.data = c.path, .global_batch = FG_NOT_GIVEN};
     CHECK(fg_feed_open(&feed, &program, &options, &fail));
     CHECK_EQ_U64(feed.rows, 2);
-    fg_feed_next(&feed);
-    fg_feed_next(&feed); /* 8 + 9 = 17: still fits */
+    CHECK(fg_feed_next(&feed, &fail));
+    CHECK(fg_feed_next(&feed, &fail)); /* 8 + 9 = 17: still fits */
     CHECK(part(&feed, 0, 0, 0)[0] == 8 && part(&feed, 0, 0, 1)[7] == 16);
-    fg_feed_next(&feed);
+    CHECK(fg_feed_next(&feed, &fail));
     CHECK(part(&feed, 0, 0, 0)[0] == 0);
     fg_feed_close(&feed);
     corpus_remove(&c);
@@ -186,7 +186,7 @@ static void fixed_batch(int *failures)
     int64_t wide[20] = {-100, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -100};
     float reals[12] = {0};
     CHECK(open_fixed(&feed, &program, FG_ST_I64, wide, dims, "y", FG_NOT_GIVEN, &fail));
-    fg_feed_next(&feed);
+    CHECK(fg_feed_next(&feed, &fail));
     CHECK_EQ_U64(feed.valid, 3 * 10);
     CHECK(part(&feed, 2, 1, 0)[0] == 8 && part(&feed, 2, 1, 0)[4] == 0);
     CHECK(part(&feed, 0, 0, 1)[0] == -100 && part(&feed, 1, 1, 1)[7] == -100);
@@ -211,6 +211,11 @@ static void fixed_batch(int *failures)
     CHECK(fail.text && strstr(fail.text, "'x' is F32"));
     fg_fail_clear(&fail);
     fg_feed_close(&feed);
+    wide[5] = (int64_t)1 << 40;
+    CHECK(!open_fixed(&feed, &program, FG_ST_I64, wide, dims, "y", FG_NOT_GIVEN, &fail));
+    CHECK(fail.text && strstr(fail.text, "'x': element 5 is 1099511627776"));
+    fg_fail_clear(&fail);
+    fg_feed_close(&feed);
 }
 
 static void seeds(int *failures)
@@ -223,7 +228,7 @@ static void seeds(int *failures)
     for (int i = 0; i < 16; i++)
         none[i] = -100;
     CHECK(open_fixed(&feed, &program, FG_ST_I64, none, dims, "y", FG_NOT_GIVEN, &fail));
-    fg_feed_next(&feed);
+    CHECK(fg_feed_next(&feed, &fail));
     CHECK(feed.valid == 0 && fg_feed_seed(&feed) == 0);
     fg_feed_close(&feed);
     program.loss_is_token_mean = 0;

@@ -64,6 +64,7 @@ static void usage_errors(int *failures)
     refuse(failures, "--data x --steps 3.5", "not a whole number");
     refuse(failures, "--data x --steps 99999999999999999999", "not a whole number");
     refuse(failures, "--data x --steps 0", "at least 1");
+    refuse(failures, "--data x --print-every 0", "at least 1");
     refuse(failures, "--data x --lr 1e", "not a number");
     refuse(failures, "--data x --lr nan", "not a number");
     refuse(failures, "--data x --lr -1", "below 0");

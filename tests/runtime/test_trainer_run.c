@@ -1,6 +1,7 @@
 /* Whole runs of the trainer over a program written by hand, against the same arithmetic in double
  * precision. */
 #include "runtime/trainer/safetensors.h"
+#include "runtime/trainer/shelf.h"
 #include "runtime/trainer/trainer.h"
 #include "runtime/trainer/weights.h"
 #include "tests/runtime/bigram.h"
@@ -302,7 +303,7 @@ static void resume_on_other_ranks(int *failures)
     for (int s = 0; s < 6; s++) /* bf16 against fp32: a rounding of 2^-9 on logits below 1 */
         CHECK_NEAR(second[s], whole[6 + s], 4e-3);
     CHECK(go(&run, &three.program, "--steps 6 --resume @/d") == 0);
-    CHECK(says(&run, "nothing to do"));
+    CHECK(says(&run, "nothing to do") && says(&run, "no step to do"));
     CHECK(go(&run, &three.program, "--resume @/none") == 1);
     CHECK(says(&run, "cannot be read"));
     CHECK(go(&run, &three.program, "--resume @") == 1);
@@ -346,8 +347,10 @@ static void errors(int *failures)
     bigram_make(&bigram, 2, 2, 1, 0, false);
     CHECK(go(&run, &bigram.program, "--step 3") == 2);
     CHECK(says(&run, "did you mean '--steps'?"));
-    CHECK(go(&run, &bigram.program, "--local-ranks 3") == 1);
+    CHECK(go(&run, &bigram.program, "--local-ranks 3") == 2);
     CHECK(says(&run, "compiled for 2"));
+    CHECK(go(&run, &bigram.program, "--global-batch 5") == 2);
+    CHECK(says(&run, "1 to 4 rows"));
     CHECK(go(&run, &bigram.program, "--weights @/none") == 1);
     CHECK(says(&run, "cannot be opened"));
     CHECK(go(&run, &bigram.program, "--log @/no/log") == 1);
@@ -356,6 +359,48 @@ static void errors(int *failures)
     CHECK(says(&run, "cannot be created"));
     CHECK(go(&run, &bigram.program, "--steps 60 --lr 1e38 --weight-decay 0") == 1);
     CHECK(says(&run, "is not finite"));
+    CHECK(!strstr(run.text, "-nan"));
+    run_free(&run);
+}
+
+/* Nothing is trained for a place that cannot be written. */
+static void bad_places(int *failures)
+{
+    static const char *const LINES[] = {"--save @/tokens.bin", "--dump-grads @/no/x",
+                                        "--dump-grads @",      "--profile @/no/x",
+                                        "--profile @",         "--log @"};
+    Run run = run_new();
+    Bigram bigram;
+    bigram_make(&bigram, 2, 2, 1, 0, false);
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        CHECK(go(&run, &bigram.program, LINES[i]) == 1);
+        CHECK(says(&run, "error: ") && !strstr(run.text, "step 1/"));
+    }
+    run_free(&run);
+}
+
+static void folders_of_other_runs(int *failures)
+{
+    Run run = run_new();
+    Bigram bigram;
+    FgShelf shelf;
+    FgFail fail = {0};
+    bigram_make(&bigram, 2, 2, 1, 0, false);
+    CHECK(go(&run, &bigram.program, "--steps 6 --save @/ck --save-every 2") == 0);
+    CHECK(go(&run, &bigram.program, "--steps 2 --save @/ck") == 1);
+    CHECK(says(&run, "holds checkpoints of another run (step-000002, step-000004, step-000006)"));
+    CHECK(go(&run, &bigram.program, "--steps 4 --resume @/ck/step-000002 --save @/ck") == 0);
+    CHECK(says(&run, "(step-000004, step-000006)") && says(&run, "/ck takes "));
+    CHECK(says(&run, "saved    ") && !strstr(run.text, "note:"));
+    CHECK(go(&run, &bigram.program, "--steps 8 --resume @/ck --save @/ck --global-batch 3") == 0);
+    CHECK(says(&run, "a step had 4 rows before (on 2 ranks) and has 3 from here on"));
+    CHECK(!strstr(run.text, "warning:"));
+    char *folder = scratch_path(run.folder, "ck");
+    CHECK(fg_shelf_open(&shelf, folder, &fail));
+    CHECK(go(&run, &bigram.program, "--steps 9 --resume @/ck --save @/ck") == 1);
+    CHECK(says(&run, "another run is saving here") && !strstr(run.text, "step 9/"));
+    fg_shelf_close(&shelf);
+    free(folder);
     run_free(&run);
 }
 
@@ -387,6 +432,14 @@ static void what_it_reports(int *failures)
     CHECK(says(&run, "predicted 0.1 ms"));
     CHECK(!strchr(run.text, '\r'));
     CHECK(go(&run, &bigram.program, "--steps 2 --log @/log") == 0);
+    CHECK(go(&run, &bigram.program, "--steps 7 --print-every 3 --profile @/profile") == 0);
+    CHECK(!strstr(run.text, "step 1/7") && !strstr(run.text, "step 2/7"));
+    CHECK(says(&run, "step 3/7") && says(&run, "step 6/7") && says(&run, "step 7/7"));
+    CHECK(!strstr(run.text, "step 4/7"));
+    CHECK(go(&run, &bigram.program, "--dump-grads @/g --global-batch 1") == 0);
+    CHECK(says(&run, "step 1/1") && says(&run, "1 row a step"));
+    CHECK(says(&run, "/g: gradients of 1 parameter\n"));
+    CHECK(go(&run, &bigram.program, "--dump-grads @/g") == 0); /* in place of the old one */
     CHECK_EQ_U64(logged(&run, "log", "event", values), 2);
     CHECK_EQ_U64(logged(&run, "log", "learning_rate", values), 5);
     CHECK_NEAR(values[4], 3e-4, 0);
@@ -399,5 +452,6 @@ UNIT_MAIN({"unclipped runs follow the reference", unclipped},
           {"clipped runs follow the reference", clipped}, {"gradients", gradients},
           {"resume is bitwise", resume_is_bitwise},
           {"resume on other ranks", resume_on_other_ranks},
-          {"stops on a signal", stops_on_a_signal}, {"errors", errors},
-          {"a failing call", a_failing_call}, {"what it reports", what_it_reports})
+          {"stops on a signal", stops_on_a_signal}, {"errors", errors}, {"bad places", bad_places},
+          {"folders of other runs", folders_of_other_runs}, {"a failing call", a_failing_call},
+          {"what it reports", what_it_reports})

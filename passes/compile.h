@@ -23,10 +23,15 @@ typedef struct FgSim {
         bound_us; /* no schedule of these nodes is faster: the longest engine or dependency path */
     const char *bound_engine; /* "compute", "gather", "reduce", "dependencies" */
     double busy_us[FG_N_STREAMS];
+    /* The work of the compute stream, were no engine slowed by another. */
+    double compute_us;
+    /* step_us = compute_us + slowed_us + exposed_gather_us + exposed_reduce_us: compute runs slower
+     * beside other engines, or stands still. */
+    double slowed_us;
     /* Time compute stands still for gathers, and for reductions and the updates behind them. */
     double exposed_gather_us, exposed_reduce_us;
-    uint32_t gathers;                            /* a step, all micro-steps */
-    uint64_t gather_bytes;                       /* received whole, a step */
+    uint32_t gathers;      /* a step, all micro-steps */
+    uint64_t gather_bytes; /* the whole buffers that they fill, a step */
 } FgSim;
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;

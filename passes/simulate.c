@@ -341,6 +341,8 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
     *out = (FgSim){.step_us = sum.length * 1e6,
                    .bound_us = sum.path * 1e6,
                    .bound_engine = "dependencies",
+                   .compute_us = sum.alone[FG_STREAM_COMPUTE] * 1e6,
+                   .slowed_us = (sum.busy[FG_STREAM_COMPUTE] - sum.alone[FG_STREAM_COMPUTE]) * 1e6,
                    .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
                    .exposed_reduce_us =
                        (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,

@@ -91,6 +91,8 @@ static void slow_compute(int *failures)
     CHECK_NEAR(sim.step_us, 3.0, 1e-9);
     CHECK_NEAR(sim.exposed_gather_us, 0.0, 1e-9);
     CHECK_NEAR(sim.busy_us[FG_STREAM_COMPUTE], 3.0, 1e-9);
+    CHECK_NEAR(sim.compute_us, 2.0, 1e-9);
+    CHECK_NEAR(sim.slowed_us, 1.0, 1e-9);
     CHECK_NEAR(sim.bound_us, 3.0, 1e-9);
 }
 
@@ -118,6 +120,8 @@ static void factors_multiply(int *failures)
                           "  #6 %g.2 = reduce_scatter %x.1 stream(reduce)\n" ALONE "}\n",
                           &m, failures);
     CHECK_NEAR(sim.step_us, 2.0 + 0.6, 1e-9); /* 0.4 of the product in 2 us, then 0.6 alone */
+    CHECK_NEAR(sim.compute_us + sim.slowed_us + sim.exposed_gather_us + sim.exposed_reduce_us,
+               sim.step_us, 1e-9);
 }
 
 static void join_waits_for_reduction(int *failures)

@@ -15,6 +15,27 @@ static void check_version(ModelCx *cx, const FgJson *root)
                        (long long)version->i);
 }
 
+/* A model that was read without errors and has nothing to train has no training step. Every value
+ * leads to the loss, so a parameter that is read is one that the loss depends on. */
+static void check_trains(ModelCx *cx, const FgJson *root)
+{
+    if (cx->json->failed)
+        return;
+    const FgJson *params = fg_json_get(root, "params");
+    FgLoc loc = params ? params->loc : root->loc;
+    for (uint32_t i = 0; i < cx->module->params.len; i++) {
+        const FgParam *param = &cx->module->params.data[i];
+        if (param->trainable && param->value != FG_NO_ID)
+            return;
+    }
+    if (cx->module->params.len)
+        fg_json_report(cx->json, loc, FG_D_BAD_VALUE,
+                       "the loss depends on no parameter that is trained");
+    else if (fg_json_report(cx->json, loc, FG_D_BAD_VALUE, "the model has no parameters"))
+        fg_diag_note(cx->json->diags, FG_NOWHERE,
+                     "parameters stand in \"params\" of the model or of a repeat");
+}
+
 static FgModule *load(ModelCx *cx, FgArena *arena, const FgJson *root)
 {
     static const char *const keys[] = {"foregather", "name",  "dims", "inputs",
@@ -36,6 +57,7 @@ static FgModule *load(ModelCx *cx, FgArena *arena, const FgJson *root)
         fg_model_nodes(cx, cx->root, nodes);
     fg_model_order(cx, root);
     fg_model_build(cx);
+    check_trains(cx, root);
     if (cx->json->failed)
         return NULL;
     fg_model_unused_names(cx);

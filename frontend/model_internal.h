@@ -80,11 +80,12 @@ typedef struct ModelCx {
     Scope *root;
     FgMap param_names; /* full and tied names -> definition */
     FgStrVec param_list;
-    bool *read;        /* by JSON id of a node: one of its instances is read */
-    bool *on_cycle;    /* by JSON id of a node: it was named in a message about a circle */
-    uint32_t loss_def; /* FG_NO_ID: none */
-    uint64_t bytes;    /* of all values so far */
-    uint32_t expanded; /* iterations, nodes and parameters so far */
+    bool *read;         /* by JSON id of a node: one of its instances is read */
+    bool *on_cycle;     /* by JSON id of a node: it was named in a message about a circle */
+    uint32_t loss_def;  /* FG_NO_ID: none */
+    uint64_t bytes;     /* of all values so far */
+    bool repeat_failed; /* one was not unrolled: what it would have read is not known */
+    uint32_t expanded;  /* iterations, nodes and parameters so far */
 } ModelCx;
 
 /* ---- model_dims.c ---- */

@@ -228,6 +228,7 @@ static void add_repeat(ModelCx *cx, Scope *scope, const FgJson *json)
         fg_model_nodes(cx, inner, repeat.nodes);
         last = inner;
     }
+    cx->repeat_failed = cx->repeat_failed || !ok;
     define_carried(cx, scope, &repeat, ok ? last : NULL, "next");
 }
 

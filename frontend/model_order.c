@@ -53,10 +53,11 @@ static void resolve_loss(ModelCx *cx, const FgJson *root)
         cx->loss_def = id;
 }
 
-/* Not beside undefined names and the like: a mistyped name leaves the value it meant unread. */
+/* Not beside undefined names and the like: a mistyped name leaves the value it meant unread, and so
+ * does a repeat that was not unrolled. */
 static void report_unused(ModelCx *cx)
 {
-    if (fg_diags_has(cx->json->diags, FG_D_UNDEFINED_VALUE) ||
+    if (cx->repeat_failed || fg_diags_has(cx->json->diags, FG_D_UNDEFINED_VALUE) ||
         fg_diags_has(cx->json->diags, FG_D_ARITY) || cx->loss_def == FG_NO_ID)
         return;
     for (uint32_t i = 0; i < cx->instances.len; i++) {

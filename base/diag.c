@@ -137,6 +137,39 @@ static bool utf8_tail(char c)
     return ((unsigned char)c & 0xc0u) == 0x80u;
 }
 
+/* How many bytes at `p` are one character that may be shown: printable ASCII or a whole UTF-8
+ * sequence that is no control character. 0: show something else. */
+static size_t shown(const char *p, size_t len)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (u[0] < 0x80)
+        return isprint(u[0]) ? 1 : 0;
+    size_t n = u[0] >= 0xf0 ? 4 : u[0] >= 0xe0 ? 3 : 2;
+    if (u[0] < 0xc2 || u[0] > 0xf4 || n > len)
+        return 0;
+    unsigned code = u[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if (!utf8_tail(p[i]))
+            return 0;
+        code = code << 6 | (u[i] & 0x3fu);
+    }
+    bool legal = code >= least[n] && code >= 0xa0 && code <= 0x10ffff;
+    return legal && (code < 0xd800 || code > 0xdfff) ? n : 0;
+}
+
+/* Bytes of a file as they may reach a terminal: what is no text becomes '?', one for each byte.
+ * Tabs stay, and line ends when `lines`. */
+static void put_text(FgBuf *out, const char *text, size_t len, bool lines)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = shown(text + i, len - i);
+        bool kept = n || text[i] == '\t' || (lines && text[i] == '\n');
+        fg_buf_put(out, kept ? text + i : "?", n ? n : 1);
+        i += n ? n : 1;
+    }
+}
+
 /* The source line and a caret below byte `col`; of a long line the part around it. Tabs are kept in
  * both lines, so that the caret stands below its character whatever the tab width is. */
 static void render_line(const Source *source, FgLoc loc, FgBuf *out)
@@ -158,16 +191,13 @@ static void render_line(const Source *source, FgLoc loc, FgBuf *out)
             to--;
     }
     fg_buf_puts(out, from ? "  ..." : "  ");
-    for (size_t i = from; i < to; i++) {
-        char c = line[i];
-        bool plain = c == '\t' || (unsigned char)c >= 0x80 || isprint((unsigned char)c);
-        fg_buf_put(out, plain ? &c : "?", 1);
-    }
+    put_text(out, line + from, to - from, false);
     fg_buf_puts(out, to < len ? "...\n" : "\n");
     fg_buf_puts(out, from ? "     " : "  ");
-    for (size_t i = from; i < caret; i++) {
-        if (!utf8_tail(line[i]))
-            fg_buf_puts(out, line[i] == '\t' ? "\t" : " ");
+    for (size_t i = from; i < caret;) {
+        size_t n = shown(line + i, to - i);
+        fg_buf_puts(out, line[i] == '\t' ? "\t" : " ");
+        i += n ? n : 1;
     }
     fg_buf_puts(out, "^\n");
 }
@@ -183,7 +213,8 @@ static void render_message(const FgDiags *diags, const Message *message, FgBuf *
         fg_buf_printf(out, "%s:%u:%u: ", source->name, loc.line, loc.col);
     else if (source)
         fg_buf_printf(out, "%s: ", source->name);
-    fg_buf_printf(out, "%s: %s", words[message->severity], message->text);
+    fg_buf_printf(out, "%s: ", words[message->severity]);
+    put_text(out, message->text, strlen(message->text), true);
     if (!message->attached) {
         fg_buf_puts(out, " [");
         for (const char *p = infos[message->id].name; *p; p++) {

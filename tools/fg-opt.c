@@ -4,7 +4,7 @@
  *   fg-opt [--passes=a,b{x}] [--machine NAME|FILE] [--ranks N] [--budget BYTES] [--verify-each=0|1]
  * [--dump-dir DIR]
  *          [--split-input-file] [--verify-diagnostics] [FILE|-] [-o FILE]
- *   fg-opt --list-passes | --list-ops | --ops-markdown
+ *   fg-opt --list-passes | --list-ops | --ops-markdown | --help
  *
  * Exit codes: 0 fine, 1 bad input or a failed pass (with --verify-diagnostics: other messages than
  * expected), 2 usage. */
@@ -25,7 +25,7 @@ enum { EXIT_OK, EXIT_BAD_INPUT, EXIT_USAGE };
 typedef struct Options {
     const char *passes, *machine, *input, *output, *dump_dir;
     uint64_t budget, ranks;
-    bool verify_each, split, expect, list_passes, list_ops, ops_markdown;
+    bool verify_each, split, expect, list_passes, list_ops, ops_markdown, help;
 } Options;
 
 static const char usage[] =
@@ -41,6 +41,7 @@ static const char usage[] =
     "  --list-passes          the passes, one a line\n"
     "  --list-ops             the ops, one a line\n"
     "  --ops-markdown         the text of docs/ops.md\n"
+    "  --help                 this text\n"
     "  -o FILE                where the result goes (default: standard output)\n";
 
 /* ---- options ---- */
@@ -71,7 +72,9 @@ static bool parse_flag(const char *arg, Options *o)
                  {"--verify-diagnostics", &o->expect},
                  {"--list-passes", &o->list_passes},
                  {"--list-ops", &o->list_ops},
-                 {"--ops-markdown", &o->ops_markdown}};
+                 {"--ops-markdown", &o->ops_markdown},
+                 {"--help", &o->help},
+                 {"-h", &o->help}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (strcmp(arg, flags[i].name) == 0)
             return *flags[i].flag = true;
@@ -265,7 +268,9 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     FgArena *arena = fg_arena_new();
     int code = EXIT_OK;
-    if (options.list_passes)
+    if (options.help)
+        fputs(usage, stdout);
+    else if (options.list_passes)
         list_passes();
     else if (options.list_ops)
         list_ops();

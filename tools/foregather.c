@@ -25,10 +25,10 @@ static const Verb verbs[] = {
 
 static FgExit unknown_verb(const char *word)
 {
-    const char *names[N_VERBS + 1] = {"help"};
+    const char *names[N_VERBS + 2] = {"help", "version"};
     for (size_t i = 0; i < N_VERBS; i++)
-        names[i + 1] = verbs[i].name;
-    const char *near = fg_closest(word, names, N_VERBS + 1);
+        names[i + 2] = verbs[i].name;
+    const char *near = fg_closest(word, names, N_VERBS + 2);
     fprintf(stderr, "foregather: error: unknown verb '%s'", word);
     if (near)
         fprintf(stderr, "; did you mean '%s'?", near);
@@ -45,12 +45,25 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static bool is_version(const char *word)
+{
+    return strcmp(word, "version") == 0 || strcmp(word, "--version") == 0;
+}
+
 static FgExit help(FgArena *arena, const char *verb)
 {
-    if (verb && !fg_help_verb(arena, verb))
-        return unknown_verb(verb);
-    if (!verb)
+    if (!verb || is_help(verb))
         fg_help(arena);
+    else if (is_version(verb))
+        puts(
+            "usage: foregather version\n\nPrints the version and the targets that this build has.");
+    else if (!fg_help_verb(arena, verb))
+        return unknown_verb(verb);
     return FG_EXIT_OK;
 }
 
@@ -76,11 +89,14 @@ static FgExit run(FgArena *arena, int argc, char **argv)
         fputs("foregather: error: no verb given\ntry 'foregather --help'\n", stderr);
         return FG_EXIT_USAGE;
     }
-    if (strcmp(first, "--version") == 0) {
+    bool asks = argc > 2 && is_version(first) && wants_help(argc - 2, argv + 2);
+    if (asks)
+        return help(arena, first);
+    if (is_version(first)) {
         printf("foregather %s (targets: host%s)\n", FG_VERSION, *FG_NVCC ? ", cuda" : "");
         return FG_EXIT_OK;
     }
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)
+    if (is_help(first))
         return help(arena, argc > 2 ? argv[2] : NULL);
     if (strcmp(first, "--internal-error") == 0) /* for the test of how bugs are reported */
         FG_BUG("asked for by --internal-error");

@@ -62,13 +62,21 @@ static const char *node_text(FgArena *arena, const FgModule *m, const FgFunc *fu
     return fg_arena_printf(arena, "%s %s %s", op, node->name, fg_phase_name(node->phase));
 }
 
-/* The second line of one text becomes "text (2)". */
+/* The second line of one text becomes "text, 2nd time". */
 static const char *unique(FgArena *arena, FgMap *seen, const char *text)
 {
     uint32_t n = 0;
     fg_map_get(seen, text, &n);
     fg_map_set(seen, text, n + 1);
-    return n == 0 ? text : fg_arena_printf(arena, "%s (%u)", text, n + 1);
+    if (n == 0)
+        return text;
+    uint32_t nth = n + 1;
+    const char *ending = nth % 100 / 10 == 1 ? "th"
+                         : nth % 10 == 1     ? "st"
+                         : nth % 10 == 2     ? "nd"
+                         : nth % 10 == 3     ? "rd"
+                                             : "th";
+    return fg_arena_printf(arena, "%s, %u%s time", text, nth, ending);
 }
 
 FgLines fg_schedule_lines(FgArena *arena, const FgModule *m, const FgFunc *func)

@@ -218,7 +218,7 @@ static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, c
         *out_error = fg_arena_printf(arena, "%s did not start: %s", argv.data[0], said);
     else
         *out_error =
-            fg_arena_printf(arena, "%s failed with status %d:\n%s", argv.data[0], status, said);
+            fg_arena_printf(arena, "%s failed with status %d\n%s", argv.data[0], status, said);
     return false;
 }
 

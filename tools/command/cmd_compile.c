@@ -200,7 +200,8 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
         code = write_report(&s, &compiled, cc_ms, verify_ms);
     if (code != FG_EXIT_OK)
         return code;
-    FgWrote wrote = {target.output, run_text(arena, &target, compiled.module->ranks), said};
+    FgWrote wrote = {target.output, run_text(arena, &target, compiled.module->ranks), said,
+                     target.kind == KIND_EXE && !target.cuda};
     fg_session_flush(&s);
     fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
     return FG_EXIT_OK;

@@ -50,7 +50,11 @@ static FgExit compare_schedules(FgSession *s, FgComparison *c)
         fg_print_refusal(s, &compiled);
     if (code != FG_EXIT_OK)
         return code;
-    fill_side(s, &c->right, compiled.module->plan->name, &compiled);
+    const char *plan = compiled.module->plan->name;
+    bool searched = options.schedule == FG_SCHEDULE_COMPILED;
+    fill_side(s, &c->right, searched ? "compiled" : plan, &compiled);
+    if (searched && strcmp(plan, "compiled") != 0)
+        c->right.plan = fg_schedule_title(plan);
     c->budget = compiled.budget_bytes;
     return compile_baseline(s, options, &c->left);
 }
@@ -98,13 +102,44 @@ static FgExit compare_dumps(FgSession *s, FgArena *arena, const FgFlags *flags, 
     return ok ? FG_EXIT_OK : FG_EXIT_INPUT;
 }
 
+/* Dumps have their shapes, numerics and plan: flags that would change those mean nothing there. */
+static FgExit check_dump_flags(FgArena *arena, const FgFlags *flags)
+{
+    for (uint32_t i = 0; i < FG_N_FLAGS; i++) {
+        bool meant = i == FG_FLAG_machine || i == FG_FLAG_format || i == FG_FLAG_exit_code;
+        if (flags->values[i] && !meant)
+            return fg_usage_error(
+                flags->verb, "%s is for models; of two dumps only --machine changes the figures",
+                fg_flag_name((FgFlagId)i));
+    }
+    for (uint32_t i = 0; i < flags->files.len; i++) {
+        char *text;
+        size_t len;
+        const char *error, *path = flags->files.data[i];
+        if (strcmp(path, "-") == 0 || fg_file_is_device(path) ||
+            !fg_file_read(arena, path, &text, &len, &error))
+            continue; /* said when it is read */
+        if (text[strspn(text, " \t\r\n")] == '{')
+            return fg_usage_error(
+                flags->verb,
+                "%s is a model; diff takes one model or two dumps (make them with "
+                "dump -o FILE)",
+                path);
+    }
+    return FG_EXIT_OK;
+}
+
 FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags)
 {
     FgSession s;
     FgComparison c = {.budget = UINT64_MAX};
     FgExit code;
     if (flags->files.len == 2) {
-        code = compare_dumps(&s, arena, flags, &c);
+        code = check_dump_flags(arena, flags);
+        if (code == FG_EXIT_OK)
+            code = compare_dumps(&s, arena, flags, &c);
+    } else if (flags->files.len > 2) {
+        code = fg_usage_error(flags->verb, "diff takes one model or two dumps");
     } else {
         code = fg_session_open(&s, arena, flags);
         if (code == FG_EXIT_OK)

@@ -51,6 +51,7 @@ int64_t fg_flags_count(const FgFlags *flags, FgFlagId id, int64_t otherwise);
 double fg_flags_number(const FgFlags *flags, FgFlagId id, double otherwise);
 /* The flags of a verb, one a line, for help. */
 void fg_flags_help(FgVerb verb, FgBuf *out);
+const char *fg_flag_name(FgFlagId id); /* "--ranks" */
 const char *fg_verb_name(FgVerb verb);
 /* "foregather VERB: error: ..." and a hint, on standard error. Returns FG_EXIT_USAGE. */
 FgExit fg_usage_error(FgVerb verb, const char *format, ...) __attribute__((format(printf, 2, 3)));

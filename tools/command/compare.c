@@ -24,13 +24,19 @@ static void add_times(FgArena *arena, FgComparison *c)
     const FgSim *l = &c->left.sim, *r = &c->right.sim;
     figure(arena, c, (FgFigure){"step_us", "step", FG_FIGURE_US, false, l->step_us, r->step_us});
     figure(arena, c,
+           (FgFigure){"compute_us", "compute alone", FG_FIGURE_US, true, l->compute_us,
+                      r->compute_us});
+    figure(arena, c,
+           (FgFigure){"slowed_us", "slowed by overlap", FG_FIGURE_US, true, l->slowed_us,
+                      r->slowed_us});
+    figure(arena, c,
            (FgFigure){"exposed_gather_us", "exposed gather", FG_FIGURE_US, true,
                       l->exposed_gather_us, r->exposed_gather_us});
     figure(arena, c,
            (FgFigure){"exposed_reduce_us", "exposed reduce", FG_FIGURE_US, true,
                       l->exposed_reduce_us, r->exposed_reduce_us});
     figure(arena, c,
-           (FgFigure){"bound_us", "lower bound", FG_FIGURE_US, true, l->bound_us, r->bound_us});
+           (FgFigure){"bound_us", "lower bound", FG_FIGURE_US, false, l->bound_us, r->bound_us});
 }
 
 static void add_memory(FgArena *arena, FgComparison *c)
@@ -56,11 +62,12 @@ static void add_memory(FgArena *arena, FgComparison *c)
 static void add_counts(FgArena *arena, FgComparison *c)
 {
     const FgSim *l = &c->left.sim, *r = &c->right.sim;
+    /* The buffers that gathers fill, whole: whatever share of them a rank had before. */
     figure(arena, c,
            (FgFigure){"gathers", "gathers", FG_FIGURE_COUNT, false, l->gathers, r->gathers});
     figure(arena, c,
-           (FgFigure){"gather_bytes", "received", FG_FIGURE_BYTES, true, (double)l->gather_bytes,
-                      (double)r->gather_bytes});
+           (FgFigure){"gather_bytes", "whole buffers", FG_FIGURE_BYTES, true,
+                      (double)l->gather_bytes, (double)r->gather_bytes});
     figure(arena, c,
            (FgFigure){"waits", "waits", FG_FIGURE_COUNT, false, count_waits(c->left.module),
                       count_waits(c->right.module)});

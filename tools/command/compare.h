@@ -6,7 +6,8 @@
 #include "tools/command/align.h"
 
 typedef struct FgSide {
-    const char *name; /* "zero3", or the dump's file name */
+    const char *name; /* "zero3", "compiled", or the dump's file name */
+    const char *plan; /* the name of a plan that the search took as it was; NULL otherwise */
     FgModule *module;
     bool scheduled; /* level sched: ledger and sim are there */
     bool too_big;   /* planned although it does not fit the memory offered */

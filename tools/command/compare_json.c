@@ -59,6 +59,10 @@ void fg_comparison_json(FgArena *arena, const FgComparison *c, FgBuf *out)
     if (c->budget != UINT64_MAX)
         fg_buf_printf(out, "  \"budget_bytes\": %" PRIu64 ",\n  \"fits\": [%s, %s],\n", c->budget,
                       c->left.too_big ? "false" : "true", c->right.too_big ? "false" : "true");
+    if (c->left.scheduled && c->right.scheduled)
+        fg_buf_printf(out, "  \"peak_phase\": [%s, %s],\n",
+                      fg_quoted(arena, c->left.ledger.peak_phase),
+                      fg_quoted(arena, c->right.ledger.peak_phase));
     put_figures(arena, c, out);
     fg_buf_puts(out, "  \"functions\": [");
     for (uint32_t i = 0; i < c->funcs.len; i++) {

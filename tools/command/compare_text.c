@@ -25,28 +25,50 @@ static const char *change_text(FgArena *arena, const FgFigure *f)
     if (f->left == f->right)
         return "=";
     if (f->kind == FG_FIGURE_COUNT)
-        return fg_arena_printf(arena, "%+.0f", f->right - f->left);
+        return fg_arena_printf(arena, "%s%s", f->right > f->left ? "+" : "-",
+                               fg_count_text(arena, (uint64_t)fabs(f->right - f->left)));
     if (f->left == 0)
         return "new";
+    if (f->right >= 11 * f->left)
+        return fg_arena_printf(arena, "%s x", fg_count_text(arena, (uint64_t)(f->right / f->left)));
     return fg_arena_printf(arena, "%+.1f %%", (f->right / f->left - 1) * 100);
+}
+
+/* Where the peak of a side is; "" for what is no schedule. */
+static const char *peak_place(const FgSide *side)
+{
+    return side->scheduled && side->ledger.peak_phase ? side->ledger.peak_phase : "";
 }
 
 static int column_width(const FgComparison *c)
 {
-    size_t left = strlen(c->left.name), right = strlen(c->right.name),
-           n = left > right ? left : right;
-    return n < 12 ? 14 : (int)n + 2;
+    const char *texts[] = {c->left.name, c->right.name, peak_place(&c->left),
+                           peak_place(&c->right)};
+    size_t n = 12;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        n = strlen(texts[i]) > n ? strlen(texts[i]) : n;
+    return (int)n + 2;
+}
+
+/* The classes below a peak are those of its moment, and each side has its own. */
+static void put_peak_places(const FgComparison *c, int w, FgBuf *out)
+{
+    const char *left = peak_place(&c->left), *right = peak_place(&c->right);
+    fg_buf_printf(out, "  %-18s %*s %*s %10s\n", "its moment", w, left, w, right,
+                  strcmp(left, right) == 0 ? "=" : "other");
 }
 
 static void put_figures(FgArena *arena, const FgComparison *c, FgBuf *out)
 {
     int w = column_width(c);
-    fg_buf_printf(out, "%-18s %*s %*s %10s\n", "", w, c->left.name, w, c->right.name, "change");
+    fg_buf_printf(out, "%-20s %*s %*s %10s\n", "", w, c->left.name, w, c->right.name, "change");
     for (uint32_t i = 0; i < c->figures.len; i++) {
         const FgFigure *f = &c->figures.data[i];
-        fg_buf_printf(out, "%s%-*s %*s %*s %10s\n", f->part ? "  " : "", f->part ? 16 : 18,
+        fg_buf_printf(out, "%s%-*s %*s %*s %10s\n", f->part ? "  " : "", f->part ? 18 : 20,
                       f->label, w, value_text(arena, f->kind, f->left), w,
                       value_text(arena, f->kind, f->right), change_text(arena, f));
+        if (strcmp(f->key, "peak_bytes") == 0)
+            put_peak_places(c, w, out);
     }
 }
 
@@ -74,14 +96,15 @@ static const char *distance_text(FgArena *arena, int64_t earlier)
     uint64_t n = (uint64_t)(earlier < 0 ? -earlier : earlier);
     if (n == 0)
         return "same place, other order of issue";
-    return fg_arena_printf(arena, "%" PRIu64 " node%s %s", n, n == 1 ? "" : "s",
+    return fg_arena_printf(arena, "%s node%s %s", fg_count_text(arena, n), n == 1 ? "" : "s",
                            earlier > 0 ? "earlier" : "later");
 }
 
 /* ", 15 ahead of its use, hidden" */
 static const char *gather_text(FgArena *arena, const FgSide *side, const FgLine *line)
 {
-    const char *text = fg_arena_printf(arena, ", %u ahead of its use", line->ahead);
+    const char *text =
+        fg_arena_printf(arena, ", %s ahead of its use", fg_count_text(arena, line->ahead));
     if (!side->stall_us)
         return text;
     double stall = side->stall_us[line->node];
@@ -119,7 +142,7 @@ static void put_change(FgArena *arena, const FgComparison *c, const FgFuncDiff *
     const FgLine *line = change->right ? change->right : change->left;
     const char *note = note_text(arena, c, f, change);
     if (*note)
-        fg_buf_printf(out, "  %c %-44s %s\n", marks[change->kind], line->text, note);
+        fg_buf_printf(out, "  %c %-44s  %s\n", marks[change->kind], line->text, note);
     else
         fg_buf_printf(out, "  %c %s\n", marks[change->kind], line->text);
 }
@@ -153,7 +176,7 @@ static uint32_t count_alike(FgArena *arena, const FgComparison *c, const FgFuncD
 static void put_equal(const FgChange *change, FgBuf *out)
 {
     if (change->n > KEEP_EQUAL) {
-        fg_buf_printf(out, "    ... %u equal\n", change->n);
+        fg_buf_printf(out, "    ... %s equal\n", fg_count_text(out->arena, change->n));
         return;
     }
     for (uint32_t i = 0; i < change->n; i++)
@@ -179,23 +202,24 @@ static void put_counts(const FgComparison *c, const FgFuncDiff *f, FgBuf *out)
     const char *between = "gathers:";
     for (uint32_t i = 0; i < 4; i++) {
         if (n[i])
-            fg_buf_printf(out, "%s %u %s", between, n[i], words[i]);
+            fg_buf_printf(out, "%s %s %s", between, fg_count_text(out->arena, n[i]), words[i]);
         between = n[i] ? "," : between;
     }
     if (n[4])
-        fg_buf_printf(out, "%s%u other line%s moved or changed", *between == ',' ? "; " : "", n[4],
-                      n[4] == 1 ? "" : "s");
+        fg_buf_printf(out, "%s%s other line%s moved or changed", *between == ',' ? "; " : "",
+                      fg_count_text(out->arena, n[4]), n[4] == 1 ? "" : "s");
     fg_buf_puts(out, "\n");
 }
 
 static void put_func(FgArena *arena, const FgComparison *c, const FgFuncDiff *f, FgBuf *out)
 {
     if (!f->differs) {
-        fg_buf_printf(out, "\n@%s: %u node%s, equal\n", f->name, f->left.len,
+        fg_buf_printf(out, "\n@%s: %s node%s, equal\n", f->name, fg_count_text(arena, f->left.len),
                       f->left.len == 1 ? "" : "s");
         return;
     }
-    fg_buf_printf(out, "\n@%s: %u nodes against %u; ", f->name, f->left.len, f->right.len);
+    fg_buf_printf(out, "\n@%s: %s node%s against %s; ", f->name, fg_count_text(arena, f->left.len),
+                  f->left.len == 1 ? "" : "s", fg_count_text(arena, f->right.len));
     put_counts(c, f, out);
     for (uint32_t i = 0; i < f->changes.len; i++) {
         const FgChange *change = &f->changes.data[i];
@@ -207,7 +231,7 @@ static void put_func(FgArena *arena, const FgComparison *c, const FgFuncDiff *f,
         put_change(arena, c, f, change, out);
         n = count_alike(arena, c, f, i, &last);
         if (n >= COLLAPSE) {
-            fg_buf_printf(out, "    ... %u more like these two\n", n - 2);
+            fg_buf_printf(out, "    ... %s more like it, up to\n", fg_count_text(arena, n - 2));
             put_change(arena, c, f, &f->changes.data[last], out);
             i = last;
         }
@@ -220,6 +244,9 @@ static void put_verdict(FgArena *arena, const FgComparison *c, FgBuf *out)
         fg_buf_printf(out,
                       "%s does not fit the %s there are; its figures are those it would have\n",
                       c->left.name, fg_bytes_text(arena, c->budget));
+    if (c->right.plan)
+        fg_buf_printf(out, "%s: the %s schedule is the fastest that fits\n", c->right.name,
+                      c->right.plan);
     bool reordered = false;
     for (uint32_t i = 0; i < c->funcs.len; i++)
         reordered = reordered || c->funcs.data[i].differs;

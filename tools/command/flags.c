@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_RANKS 65536 /* more than any machine has: a slip */
+
 typedef struct Flag {
     const char *name;
     unsigned verbs;
@@ -21,6 +23,11 @@ static const Flag table[FG_N_FLAGS] = {
 #include "tools/command/flags.def"
 #undef FG_FLAG
 };
+
+const char *fg_flag_name(FgFlagId id)
+{
+    return table[id].name;
+}
 
 const char *fg_verb_name(FgVerb verb)
 {
@@ -136,6 +143,8 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
     }
     if (strcmp(flag->value, "N") == 0 && !is_count(value))
         wanted = "a whole number from 1 on";
+    else if (flag == &table[FG_FLAG_ranks] && strtol(value, NULL, 10) > MAX_RANKS)
+        wanted = "at most 65536 ranks";
     else if (strcmp(flag->value, "X") == 0 && !is_limit(value))
         wanted = "a number greater than 0";
     else if (strcmp(flag->value, "NAME=N") == 0 && !is_dim(value))

@@ -1,5 +1,6 @@
 /* Help texts: short, grouped, with examples that can be pasted. Exact goldens of them stand in
  * tests/lit/cli. */
+#include "passes/passes.h"
 #include "tools/command/command.h"
 
 #include <string.h>
@@ -12,13 +13,20 @@ typedef struct Page {
 static const Page pages[] = {
     {FG_VERB_COMPILE, "compile MODEL [flags]",
      "Plans a model's training step, proves the plan, and makes a program of it.\n"
-     "The summary says whether it fits, how fast it should be, and what decided that.\n",
+     "The summary says whether it fits, how fast it should be, and what decided that.\n"
+     "Without -o the result has the model's name; --emit c adds .c to a name that does not end "
+     "so.\n",
      "  foregather compile examples/tiny-llama.json --ranks 2 -o tiny\n"
      "  ./tiny --data tokens.bin --steps 100 --lr 3e-4\n"
      "  foregather compile llama.json --machine 2xT4 --precision bf16 --recompute full --emit c\n"},
     {FG_VERB_DUMP, "dump MODEL [flags]",
      "Prints a model as IR text: whole tensors with their backward pass (graph), buckets and\n"
-     "collectives (dist), or the schedule with streams, waits and addresses (sched).\n",
+     "collectives (dist), or the schedule with streams, waits and addresses (sched); without -o "
+     "on\n"
+     "standard output. Passes of --after, in their order (fg-opt --list-passes says what they "
+     "do):\n"
+     "  " FG_PIPELINE_GRAPH ",\n"
+     "  " FG_PIPELINE_LOWER "\n",
      "  foregather dump examples/mlp.json --stage graph\n"
      "  foregather dump examples/mlp.json --after shard -o sharded.fg\n"},
     {FG_VERB_DIFF, "diff MODEL [flags]  |  diff A.fg B.fg",
@@ -56,7 +64,7 @@ void fg_help(FgArena *arena)
           "  tokens --bytes FILE... make a token file from text\n"
           "  verify PROGRAM.c       prove an emitted program\n"
           "  help VERB              what a verb does, and its flags\n"
-          "  --version\n"
+          "  version                the version, and the targets of this build\n"
           "\n"
           "examples:\n"
           "  foregather compile examples/tiny-llama.json --ranks 2 --memory 64MiB -o tiny\n"

@@ -50,6 +50,7 @@ void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double ve
     put_double(out, "step_us", c->sim.step_us);
     put_double(out, "bound_us", c->sim.bound_us);
     put_double(out, "exposed_us", c->sim.exposed_gather_us + c->sim.exposed_reduce_us);
+    put_double(out, "slowed_us", c->sim.slowed_us);
     put_u64(out, "gathers", c->sim.gathers);
     put_u64(out, "gather_bytes", c->sim.gather_bytes);
     put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);

@@ -40,7 +40,10 @@ FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *ou
 typedef struct FgWrote {
     const char *path, *run; /* what was written, and how to run it; run may be NULL */
     const char *read_back;  /* whether the emitted program was proved again */
+    bool runs_here;         /* a program for the host, whatever machine it was planned for */
 } FgWrote;
+/* How a plan is called in prose: "ZeRO-3" for zero3. */
+const char *fg_schedule_title(const char *plan_name);
 void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWrote *wrote,
                       FILE *out);
 /* Says on standard error that nothing fits: the smallest --memory, the phase and the largest

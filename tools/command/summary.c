@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Share {
     FgMemClass mem;
@@ -82,6 +83,27 @@ static const char *batch_text(FgArena *arena, const FgModule *m)
     return "";
 }
 
+/* The figure is rounded up to 1 MiB: at or above what is offered it is no smaller offer. */
+static const char *smallest_text(FgArena *arena, const FgCompiled *c)
+{
+    if (c->smallest_memory_bytes >= c->memory_bytes)
+        return "1 MiB less does not fit";
+    return fg_arena_printf(arena, "smallest --memory %" PRIu64 "MiB",
+                           c->smallest_memory_bytes >> 20);
+}
+
+static void put_arena(FgArena *arena, const FgLedger *l, FILE *out)
+{
+    double ratio =
+        l->arena_bound_bytes ? (double)l->arena_bytes / (double)l->arena_bound_bytes : 1.0;
+    fprintf(out, "          arena    %s, ", fg_bytes_text(arena, l->arena_bytes));
+    if (ratio < 1.0005) /* equal in the digits below */
+        fprintf(out, "its lower bound\n");
+    else
+        fprintf(out, "%.3f of its lower bound %s\n", ratio,
+                fg_bytes_text(arena, l->arena_bound_bytes));
+}
+
 static void put_memory(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -91,27 +113,23 @@ static void put_memory(const FgSession *s, const FgCompiled *c, FILE *out)
     fprintf(out, "          reserved %s%s: context, communicators, library state\n",
             fg_bytes_text(arena, c->reserved_bytes),
             s->machine.reserved_estimated ? " (an estimate)" : "");
-    fprintf(out, "          peak     %s of %s, %s spare, at %s; smallest --memory %" PRIu64 "MiB\n",
+    fprintf(out, "          peak     %s of %s, %s spare, at %s; %s\n",
             fg_bytes_text(arena, l->peak_bytes), fg_bytes_text(arena, c->budget_bytes),
             fg_bytes_text(arena, c->budget_bytes - l->peak_bytes), l->peak_phase,
-            c->smallest_memory_bytes >> 20);
+            smallest_text(arena, c));
     fprintf(out, "          %s\n", shares_text(arena, l, FG_N_MEM_CLASSES, " | "));
-    fprintf(out, "          arena    %s, ", fg_bytes_text(arena, l->arena_bytes));
-    if (l->arena_bytes == l->arena_bound_bytes)
-        fprintf(out, "its lower bound\n");
-    else
-        fprintf(out, "%.3f of its lower bound %s\n",
-                l->arena_bound_bytes ? (double)l->arena_bytes / (double)l->arena_bound_bytes : 1.0,
-                fg_bytes_text(arena, l->arena_bound_bytes));
+    put_arena(arena, l, out);
 }
 
 static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
-    fprintf(out, "time      step %s predicted, bound %s (%s); exposed: gather %s, reduce %s\n",
-            time_text(arena, c->sim.step_us), time_text(arena, c->sim.bound_us),
-            c->sim.bound_engine, time_text(arena, c->sim.exposed_gather_us),
-            time_text(arena, c->sim.exposed_reduce_us));
+    fprintf(out, "time      step %s predicted, bound %s (%s)\n", time_text(arena, c->sim.step_us),
+            time_text(arena, c->sim.bound_us), c->sim.bound_engine);
+    fprintf(out,
+            "          compute alone %s, slowed by overlap %s, exposed: gather %s, reduce %s\n",
+            time_text(arena, c->sim.compute_us), time_text(arena, c->sim.slowed_us),
+            time_text(arena, c->sim.exposed_gather_us), time_text(arena, c->sim.exposed_reduce_us));
     fprintf(out, "          ZeRO-3 (gather at use): step %s, peak %s%s\n",
             time_text(arena, c->zero3_step_us), fg_bytes_text(arena, c->zero3_peak_bytes),
             c->zero3_peak_bytes <= c->budget_bytes ? "" : ", which does not fit");
@@ -130,16 +148,37 @@ static int64_t furthest_ahead(const FgPlan *plan)
     return most;
 }
 
+/* "plan compiled of 54 tried", or which fixed plan the search could not better. */
+static const char *plan_text(const FgSession *s, const FgCompiled *c)
+{
+    const char *name = c->module->plan->name, *tried = fg_count_text(s->arena, c->plans_tried);
+    bool searched = fg_flags_choice(s->flags, FG_FLAG_schedule) == FG_SCHEDULE_COMPILED;
+    if (!searched)
+        return fg_arena_printf(s->arena, "plan %s as asked", name);
+    if (strcmp(name, "compiled") == 0)
+        return fg_arena_printf(s->arena, "plan compiled of %s tried", tried);
+    return fg_arena_printf(s->arena,
+                           "compiled (of %s plans tried the %s schedule is the fastest that fits)",
+                           tried, fg_schedule_title(name));
+}
+
+const char *fg_schedule_title(const char *plan_name)
+{
+    return strcmp(plan_name, "zero3") == 0 ? "ZeRO-3" : plan_name;
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
+    FgArena *arena = s->arena;
     const FgPlan *plan = c->module->plan;
+    uint64_t ahead = (uint64_t)furthest_ahead(plan);
     fprintf(out,
-            "choices   plan %s of %u tried: %u bucket%s, gathered up to %" PRId64
-            " nodes ahead, %u kept to backward,\n",
-            plan->name, c->plans_tried, plan->buckets.len, plural(plan->buckets.len),
-            furthest_ahead(plan), c->kept);
-    fprintf(out, "          %u gathered again; %u gathers receive %s a step; recompute %s\n",
-            c->regathered, c->sim.gathers, fg_bytes_text(s->arena, c->sim.gather_bytes),
+            "choices   %s: %s bucket%s, gathered up to %s node%s ahead, %s kept to backward,\n",
+            plan_text(s, c), fg_count_text(arena, plan->buckets.len), plural(plan->buckets.len),
+            fg_count_text(arena, ahead), plural(ahead), fg_count_text(arena, c->kept));
+    fprintf(out, "          %s gathered again; %s gather%s of %s in all a step; recompute %s\n",
+            fg_count_text(arena, c->regathered), fg_count_text(arena, c->sim.gathers),
+            plural(c->sim.gathers), fg_bytes_text(arena, c->sim.gather_bytes),
             plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none");
 }
 
@@ -149,20 +188,20 @@ static void put_proof(const FgSession *s, const FgCompiled *c, const char *read_
     for (uint32_t i = 0; i < c->module->funcs.len; i++)
         nodes += c->module->funcs.data[i].order.len;
     fprintf(out,
-            "proved    %s nodes: order, lifetimes, %s address reuse%s ordered by %u waits, peak "
+            "proved    %s nodes: order, lifetimes, %s address reuse%s ordered by %s wait%s, peak "
             "within budget\n          %s\n",
             fg_count_text(s->arena, nodes), fg_count_text(s->arena, c->reuses), plural(c->reuses),
-            c->waits, read_back);
+            fg_count_text(s->arena, c->waits), plural(c->waits), read_back);
 }
 
 void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, FILE *out)
 {
     bool tied;
     uint64_t n = n_parameters(c->module, &tied);
-    fprintf(out, "%s   %s parameters%s   %u rank%s   %s%s\n", c->module->name,
-            fg_count_text(s->arena, n), tied ? " (tied)" : "", c->module->ranks,
-            plural(c->module->ranks), precision_text(s->arena, &s->numerics),
-            batch_text(s->arena, c->module));
+    fprintf(out, "%s   %s parameter%s%s   %s rank%s   %s%s\n", c->module->name,
+            fg_count_text(s->arena, n), plural(n), tied ? " (tied)" : "",
+            fg_count_text(s->arena, c->module->ranks), plural(c->module->ranks),
+            precision_text(s->arena, &s->numerics), batch_text(s->arena, c->module));
     put_memory(s, c, out);
     put_time(s, c, out);
     put_choices(s, c, out);
@@ -170,6 +209,27 @@ void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, F
     fprintf(out, "wrote     %s%s%s%s   plan fingerprint %016" PRIx64 "\n", wrote->path,
             wrote->run ? " (run with: " : "", wrote->run ? wrote->run : "", wrote->run ? ")" : "",
             c->fingerprint);
+    if (wrote->runs_here && strcmp(s->machine.name, "host") != 0)
+        fprintf(out,
+                "          it runs on this CPU, ranks as threads, with the plan for %s;\n"
+                "          --target cuda makes the program for GPUs\n",
+                s->machine.name);
+}
+
+/* A plan that keeps less for backward may fit where this one does not: the least memory for it, 0
+ * when that is no less. */
+static uint64_t least_recomputed(FgSession *s, const FgCompiled *c)
+{
+    FgCompileOptions options = fg_session_options(s);
+    FgCompiled full = {0};
+    if (options.recompute == FG_RECOMPUTE_FULL)
+        return 0;
+    options.recompute = FG_RECOMPUTE_FULL;
+    options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
+    bool made = fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &full);
+    return made && full.smallest_memory_bytes < c->smallest_memory_bytes
+               ? full.smallest_memory_bytes
+               : 0;
 }
 
 void fg_print_refusal(FgSession *s, const FgCompiled *c)
@@ -186,5 +246,13 @@ void fg_print_refusal(FgSession *s, const FgCompiled *c)
                  c->smallest_memory_bytes >> 20);
     fg_diag_note(s->diags, FG_NOWHERE, "its peak is at %s: %s", c->ledger.peak_phase,
                  shares_text(arena, &c->ledger, 4, ", "));
+    uint64_t least = least_recomputed(s, c);
+    if (least && least <= c->memory_bytes)
+        fg_diag_note(s->diags, FG_NOWHERE,
+                     "it fits with --recompute full, which works from --memory %" PRIu64 "MiB on",
+                     least >> 20);
+    else if (least)
+        fg_diag_note(s->diags, FG_NOWHERE,
+                     "with --recompute full the smallest is --memory %" PRIu64 "MiB", least >> 20);
     fg_session_flush(s);
 }

@@ -509,13 +509,15 @@ static void long_backwards(int *failures)
     fg_buf_init(&buf, a);
     const int n = 20000;
     fg_buf_puts(&buf, "{\"foregather\": 1, \"inputs\": {\"x0\": {\"role\": \"other\", \"shape\": "
-                      "[2]}}, \"nodes\": [\n"
-                      "{\"op\": \"sum\", \"in\": \"x20000\", \"out\": \"loss\"}");
+                      "[2]}}, \"params\": {\"w\": {\"shape\": [2]}}, \"nodes\": [\n"
+                      "{\"op\": \"sum\", \"in\": \"x20000\", \"out\": \"loss\"},\n"
+                      "{\"op\": \"mul\", \"in\": [\"x0\", \"w\"], \"out\": \"y0\"}");
     for (int i = n; i > 0; i--)
-        fg_buf_printf(&buf, ",\n{\"op\": \"neg\", \"in\": \"x%d\", \"out\": \"x%d\"}", i - 1, i);
+        fg_buf_printf(&buf, ",\n{\"op\": \"neg\", \"in\": \"%s%d\", \"out\": \"x%d\"}",
+                      i > 1 ? "x" : "y", i - 1, i);
     fg_buf_puts(&buf, "], \"loss\": \"loss\"}");
     Loaded l = load(a, fg_buf_text(&buf), NULL);
-    CHECK(l.module && fg_func(l.module, "step")->order.len == (uint32_t)n + 1);
+    CHECK(l.module && fg_func(l.module, "step")->order.len == (uint32_t)n + 2);
     fg_arena_free(a);
 }
 

@@ -114,6 +114,36 @@ class Cli:
         wanted = list(text)
         require(got[: len(wanted)] == wanted and got[-len(wanted):] == wanted, "the tokens are not the bytes")
 
+    def outputs_replace_no_inputs(self):
+        """Whatever an output is called, files that were given stay as they are; so do devices."""
+        model, link = self.tools.path("own.json"), self.tools.path("link.json")
+        with open(self.tiny) as f:
+            text = f.read()
+        with open(model, "w") as f:
+            f.write(text)
+        os.symlink("own.json", link)
+        for words in (("compile", model, "-o", model), ("compile", model, "-o", link), ("dump", link, "-o", model),
+                      ("compile", model, "--emit", "c", "-o", self.tools.path("own.c"), "--report", model),
+                      ("tokens", "--bytes", model, "-o", link)):  # fmt: skip
+            _, stderr = self.fg(*words, expect=2)
+            require("over the input" in stderr, f"{words}: {stderr}")
+            with open(model) as f:
+                require(f.read() == text, f"{words}: the model was replaced")
+        null = os.stat("/dev/null")
+        self.fg("compile", model, "-o", "/dev/null", expect=1)
+        self.fg("compile", model, "--emit", "c", "-o", "/dev/null")
+        self.fg("dump", model, "-o", "/dev/null")
+        after = os.stat("/dev/null")
+        require((null.st_ino, null.st_mode, null.st_rdev) == (after.st_ino, after.st_mode, after.st_rdev), "the device was replaced")
+
+    def times_add_up(self):
+        """A step is compute alone, what overlap costs it, and what it waits for: the engine that bounds it may be compute."""
+        report, text, _ = self.tools.compile(self.tools.example("llama-3.2-1b.json"), *FLAGS["llama-3.2-1b"], "--emit", "c",
+                                             out=self.tools.path("sum.c"))  # fmt: skip
+        require("(compute)" in text, f"another engine bounds it:\n{text}")
+        total = report["bound_us"] + report["slowed_us"] + report["exposed_us"]
+        require(abs(total - report["step_us"]) < 1e-6 * report["step_us"], f"{total} is not the step of {report['step_us']} us")
+
     def checked(self):
         """Checked mode finds nothing in any schedule, clipped and accumulated or not."""
         data = self.tools.path("data.bin")
@@ -144,7 +174,8 @@ def main():
         cases.run(f"{example}: dumps of all levels read back as they are", cli.dumps_read_back, example)
         cases.run(f"{example}: emitted C is straight calls and clean", cli.emits_clean_c, example)
         cases.run(f"{example}: diff", cli.diffs, example)
-    for name in ("diff_of_dumps", "help_and_version", "usage", "bad_input", "does_not_fit", "tokens", "checked", "programs_refuse"):
+    for name in ("diff_of_dumps", "help_and_version", "usage", "bad_input", "does_not_fit", "outputs_replace_no_inputs", "times_add_up",
+                 "tokens", "checked", "programs_refuse"):  # fmt: skip
         cases.run(f"command: {name.replace('_', ' ')}", getattr(cli, name))
     tools.close()
     cases.end()

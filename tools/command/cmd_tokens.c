@@ -62,7 +62,8 @@ FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags)
     if (!fg_file_write(arena, output, out.data, out.len, &error))
         return fail(error);
     fprintf(strcmp(output, "-") == 0 ? stderr : stdout,
-            "wrote %s: %s byte tokens, vocabulary 256, from %u file%s\n", output,
-            fg_count_text(arena, n), flags->files.len, flags->files.len == 1 ? "" : "s");
+            "wrote %s: %s byte tokens, vocabulary 256, from %s file%s\n", output,
+            fg_count_text(arena, n), fg_count_text(arena, flags->files.len),
+            flags->files.len == 1 ? "" : "s");
     return FG_EXIT_OK;
 }

@@ -58,12 +58,18 @@ static bool read_plan(FgSession *s, const char *path, FgModule **out)
     return *out && fg_module_verify(*out);
 }
 
+/* "1 wait", "1,205 waits" */
+static const char *counted(FgArena *arena, uint64_t n, const char *what)
+{
+    return fg_arena_printf(arena, "%s %s%s", fg_count_text(arena, n), what, n == 1 ? "" : "s");
+}
+
 static void print_proof(FgArena *arena, const FgReadback *r, const FgModule *plan)
 {
-    printf("proved    %s calls on %u rank%s: %s gathers, %s address reuses ordered by %s waits,\n",
-           fg_count_text(arena, r->calls), r->ranks, r->ranks == 1 ? "" : "s",
-           fg_count_text(arena, r->proof.gathers), fg_count_text(arena, r->proof.reuses),
-           fg_count_text(arena, r->proof.waits));
+    printf("proved    %s on %s: %s, %s ordered by %s,\n", counted(arena, r->calls, "call"),
+           counted(arena, r->ranks, "rank"), counted(arena, r->proof.gathers, "gather"),
+           counted(arena, r->proof.reuses, "address reuse"),
+           counted(arena, r->proof.waits, "wait"));
     printf("          over start, two steps, flush and the seams between them\n");
     printf("memory    %s of states, %s of arena and %s reserved within %s\n",
            fg_bytes_text(arena, r->state_bytes), fg_bytes_text(arena, r->arena_bytes),

@@ -261,7 +261,7 @@ void fg_comparison_text(FgArena *arena, const FgComparison *c, FgBuf *out)
 {
     fg_buf_printf(out, "%s: %s against %s", c->right.module->name, c->left.name, c->right.name);
     if (c->right.module->ranks)
-        fg_buf_printf(out, ", %u rank%s", c->right.module->ranks,
+        fg_buf_printf(out, ", %s rank%s", fg_count_text(arena, c->right.module->ranks),
                       c->right.module->ranks == 1 ? "" : "s");
     if (c->budget != UINT64_MAX)
         fg_buf_printf(out, ", budget %s", fg_bytes_text(arena, c->budget));

@@ -63,7 +63,7 @@ static const char *precision_text(FgArena *arena, const FgNumerics *n)
     if (n->wire != n->compute)
         fg_buf_printf(&text, ", gradients %s", n->wire == FG_F32 ? "fp32" : "bf16");
     if (n->accumulate > 1)
-        fg_buf_printf(&text, ", %" PRId64 " micro-steps", n->accumulate);
+        fg_buf_printf(&text, ", %s micro-steps", fg_count_text(arena, (uint64_t)n->accumulate));
     if (n->clip > 0)
         fg_buf_printf(&text, ", clip %s", fg_double_text(arena, n->clip));
     return fg_buf_text(&text);

@@ -44,6 +44,9 @@ static const char *emit(FgArena *arena, const FgCompiled *c)
     FgEmitInfo info = {.version = "0", .source = "model.json", .fingerprint = c->fingerprint};
     info.memory_bytes = c->memory_bytes;
     info.reserved_bytes = c->reserved_bytes;
+    FgEmitRow ledger = {"all", c->module->state_bytes + c->module->arena_bytes};
+    info.ledger = &ledger;
+    info.n_ledger = 1;
     FgBuf text;
     fg_buf_init(&text, arena);
     fg_emit_c(arena, c->module, &info, &text);

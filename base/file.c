@@ -140,30 +140,6 @@ static bool refused(FgArena *arena, const char *path, const char *why, const cha
     return false;
 }
 
-bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error)
-{
-    struct stat status;
-    bool standard = strcmp(path, "-") == 0;
-    if (plain && (standard || fg_file_is_device(path)))
-        return refused(arena, standard ? "standard output" : path,
-                       "a program is no text: it goes to a plain file", out_error);
-    if (standard)
-        return true;
-    const char *target = fg_file_target(arena, path), *folder = folder_of(arena, target);
-    bool there = stat(target, &status) == 0;
-    if ((there && S_ISDIR(status.st_mode)) || !*name_of(target))
-        return refused(arena, path, "is a directory; name a file in it", out_error);
-    if (there && access(target, W_OK) != 0)
-        return failed(arena, path, out_error);
-    /* A plain file is made beside the old one and renamed: what must be writable is the folder. */
-    if (!fg_file_is_device(path) && access(folder, W_OK | X_OK) != 0)
-        return refused(arena, path,
-                       fg_arena_printf(arena, "its folder %s: %s", folder, strerror(errno)),
-                       out_error);
-    return true;
-}
-
-/* ---- writing ---- */
 /* A new file beside `path`, with the permissions of any new file. -1 with errno set. */
 static int open_beside(FgArena *arena, const char *path, const char **out_name)
 {
@@ -176,6 +152,39 @@ static int open_beside(FgArena *arena, const char *path, const char **out_name)
     return -1;
 }
 
+bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error)
+{
+    struct stat status;
+    bool standard = strcmp(path, "-") == 0;
+    if (plain && (standard || fg_file_is_device(path)))
+        return refused(arena, standard ? "standard output" : path,
+                       "a program is no text: it goes to a plain file", out_error);
+    if (standard)
+        return true;
+    const char *target = fg_file_target(arena, path), *folder = folder_of(arena, target);
+    bool there = stat(path, &status) == 0;
+    if (!there && errno != ENOENT) /* a circle of links, a file where a folder is named */
+        return failed(arena, path, out_error);
+    if ((there && S_ISDIR(status.st_mode)) || !*name_of(target))
+        return refused(arena, path, "is a directory; name a file in it", out_error);
+    if (there && access(target, W_OK) != 0)
+        return failed(arena, path, out_error);
+    if (fg_file_is_device(path))
+        return true;
+    /* A plain file is made beside the old one and renamed; whether that works is best tried: some
+     * file systems refuse what their permissions allow. */
+    const char *trial;
+    int fd = open_beside(arena, target, &trial);
+    if (fd < 0)
+        return refused(arena, path,
+                       fg_arena_printf(arena, "its folder %s: %s", folder, strerror(errno)),
+                       out_error);
+    close(fd);
+    unlink(trial);
+    return true;
+}
+
+/* ---- writing ---- */
 /* Devices and pipes are written straight: a rename would replace them. */
 static bool write_device(FgArena *arena, const char *path, const char *text, size_t len,
                          const char **out_error)

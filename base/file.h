@@ -23,8 +23,8 @@ const char *fg_file_target(FgArena *arena, const char *path);
  * same as nothing: writing there replaces nothing. */
 bool fg_file_same(FgArena *arena, const char *a, const char *b);
 bool fg_file_is_device(const char *path);
-/* Whether a file can be written at `path`, found without writing; `plain`: neither "-" nor a device
- * will do. False with *out_error. */
+/* Whether a file can be written at `path`, which is left as it is; `plain`: neither "-" nor a
+ * device will do. False with *out_error. */
 bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error);
 /* Runs argv[0] (searched in PATH) and waits. Standard error of the child is captured into
  * *out_output. Returns its exit status, 128 + signal, or -1 when it could not start (*out_output

@@ -167,7 +167,7 @@ bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char *
         return failed(arena, path, out_error);
     if ((there && S_ISDIR(status.st_mode)) || !*name_of(target))
         return refused(arena, path, "is a directory; name a file in it", out_error);
-    if (there && access(target, W_OK) != 0)
+    if (there && access(path, W_OK) != 0)
         return failed(arena, path, out_error);
     if (fg_file_is_device(path))
         return true;

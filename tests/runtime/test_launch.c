@@ -4,6 +4,7 @@
 
 #include "runtime/launch/spawn.h"
 #include "runtime/launch/world.h"
+#include "runtime/trainer/publish.h"
 #include "tests/unit/unit.h"
 
 #include <signal.h>
@@ -163,6 +164,15 @@ static int meets_and_shares(FgWorld *world, uint32_t rank)
             return 1;
         if (!fg_world_barrier(world))
             return 2;
+        FgFail fail = {0};
+        char *text = fg_text("%*d from rank %u", 40 * round, round, rank);
+        char *wanted = fg_text("%*d from rank 0", 40 * round, round);
+        bool same = fg_share_text(world, &text, &fail) && strcmp(text, wanted) == 0;
+        free(text);
+        free(wanted);
+        fg_fail_clear(&fail);
+        if (!same)
+            return 4;
     }
     return fg_world_barrier(world) ? 0 : 3;
 }

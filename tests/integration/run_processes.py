@@ -1,0 +1,199 @@
+"""Programs of the cuda target on a pretended device (tests/pretend): one process a rank, their files, ends and failures.
+
+    run_processes.py --build B --source S
+
+Kernels are the host's and two ranks add alike in any order, so results must be the host's, bit by bit.
+"""
+import os
+import signal
+import subprocess
+import time
+
+from common import Cases, Wrong, checkpoint, open_tools, read_log, require, same_bytes
+
+FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
+FOREVER = 100000000
+
+
+class Programs:
+    def __init__(self, tools):
+        self.tools = tools
+        self.host, self.cuda, self.data = tools.path("host"), tools.path("cuda"), tools.path("data.bin")
+        model = tools.example("tiny-llama.json")
+        tools.call(tools.foregather, "compile", model, *FLAGS, "-o", self.host)
+        tools.call(tools.foregather, "compile", model, *FLAGS, "--target", "cuda", "--emit", "c", "-o", self.cuda + ".cu")
+        tools.call(tools.foregather, "tokens", "--bytes", os.path.join(tools.source, "docs", "ops.md"), "-o", self.data)
+        lib = os.path.join(tools.build, "lib", "foregather")
+        tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", self.cuda + ".cu", "-o", self.cuda + ".o")
+        tools.call("cc", self.cuda + ".o", f"{lib}/libfg_trainer.a", f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a",
+                   *link_flags(tools), "-ldl", "-lpthread", "-lrt", "-lm", "-o", self.cuda)  # fmt: skip
+
+    def command(self, program, *options):
+        return [program, "--data", self.data, "--lr", "1e-3", *(str(word) for word in options)]
+
+    def ranks(self, *options):
+        return self.command(self.cuda, "--local-ranks", 2, *options)
+
+
+def link_flags(tools):
+    """What follows the runtime when a program for the host is linked."""
+    with open(os.path.join(tools.build, "tests", "link-flags.txt")) as f:
+        return f.read().split()
+
+
+def steps(log):
+    rows = read_log(log)
+    return [(rows[s]["loss"], rows[s]["grad_norm"], rows[s]["learning_rate"]) for s in sorted(rows)]
+
+
+def as_host(p, *options):
+    """Losses, norms and the checkpoint of six steps."""
+    t = p.tools
+    name = "as-host" + "".join(options)
+    logs, saves = [t.path(f"{name}-{x}.jsonl") for x in "ab"], [t.path(f"{name}-{x}") for x in "ab"]
+    t.call(*p.command(p.host, "--steps", 6, "--log", logs[0], "--save", saves[0]))
+    t.call(*p.ranks("--steps", 6, "--log", logs[1], "--save", saves[1], *options))
+    require(len(steps(logs[0])) == 6 and steps(logs[0]) == steps(logs[1]), f"{steps(logs[0])} against {steps(logs[1])}")
+    same_bytes(checkpoint(saves[0]), checkpoint(saves[1]), "checkpoints")
+
+
+def gradients(p):
+    a, b = p.tools.path("a.grads"), p.tools.path("b.grads")
+    p.tools.call(*p.command(p.host, "--dump-grads", a))
+    p.tools.call(*p.ranks("--dump-grads", b))
+    with open(a, "rb") as x, open(b, "rb") as y:
+        same_bytes({"gradients": x.read()}, {"gradients": y.read()}, "gradients")
+
+
+def resumes(p):
+    logs = [p.tools.path(f"resume-{x}.jsonl") for x in "abc"]
+    save = p.tools.path("resume-save")
+    p.tools.call(*p.ranks("--steps", 8, "--log", logs[0]))
+    p.tools.call(*p.ranks("--steps", 4, "--log", logs[1], "--save", save))
+    p.tools.call(*p.ranks("--steps", 8, "--log", logs[2], "--resume", save))
+    require(steps(logs[0]) == steps(logs[1]) + steps(logs[2]), "a resumed run goes another way")
+
+
+def profiles(p):
+    path = p.tools.path("profile.tsv")
+    p.tools.call(*p.ranks("--steps", 2, "--profile", path))
+    with open(path) as f:
+        rows = [line.split("\t") for line in f.read().strip().split("\n")]
+    require(rows[0][:3] == ["node", "op", "calls"] and len(rows) > 50, f"{len(rows)} rows: {rows[:2]}")
+    require({"gather", "reduce_scatter", "linear", "adamw"} <= {row[1] for row in rows}, "ops are missing")
+
+
+def begin(p, *options):
+    return subprocess.Popen(p.ranks("--steps", FOREVER, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def until_step(process, count):
+    said = ""
+    for line in process.stdout:
+        said += line
+        if f"step {count}/" in line:
+            return said
+    raise Wrong(f"ended with {process.wait()} before step {count}:\n{said}")
+
+
+def ending(process, limit=60):
+    try:
+        said, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Wrong(f"the run did not end within {limit} s")
+    return process.returncode, said
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return sorted(int(word) for word in f.read().split())
+
+
+def stops(p):
+    """SIGTERM: all stop after one step, and what they save is what a run of so many steps has."""
+    save, other = p.tools.path("stop-save"), p.tools.path("stop-other")
+    process = begin(p, "--save", save)
+    until_step(process, 2)
+    process.send_signal(signal.SIGTERM)
+    status, said = ending(process)
+    require(status == 0 and "stopped  by signal 15 after step" in said, f"ended with {status}:\n{said}")
+    (name,) = (name for name in os.listdir(save) if name.startswith("step-"))
+    p.tools.call(*p.command(p.host, "--steps", int(name.split("-")[1]), "--save", other))
+    same_bytes(checkpoint(save), checkpoint(other), "checkpoints")
+    process = begin(p)
+    until_step(process, 2)
+    os.kill(children(process.pid)[1], signal.SIGTERM)  # one rank alone
+    status, said = ending(process)
+    require(status == 128 + signal.SIGTERM and "stopped  by signal 15" in said, f"ended with {status}:\n{said}")
+
+
+def dies(p, victim):
+    process = begin(p)
+    said = until_step(process, 2)
+    os.kill(children(process.pid)[victim], signal.SIGKILL)
+    start = time.monotonic()
+    status, rest = ending(process)
+    took = time.monotonic() - start
+    require(status == 137 and took < 30, f"ended with {status} after {took:.0f} s")
+    for text in (f"rank {victim} was ended by signal 9", f"rank {victim} (", "is gone", "was at step"):
+        require(text in said + rest, f"no '{text}' in:\n{rest}")
+
+
+def launched(p, ranks, limit="20", **more):
+    """As torchrun would start the ranks; (status, output) of each."""
+    port = 20000 + os.getpid() % 12000
+    processes = []
+    for rank in ranks:
+        env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                   **{"WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True", **more})  # fmt: skip
+        processes.append(subprocess.Popen(p.command(p.cuda, "--steps", 2, "--join-timeout", limit), stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT, text=True, env=env))  # fmt: skip
+    return [ending(process) for process in processes]
+
+
+def torchrun(p):
+    (a, said), (b, silent) = launched(p, (0, 1))
+    require(a == 0 and b == 0 and "step 2/2" in said and silent == "", f"{a}, {b}:\n{said}\n{silent}")
+    ((a, said),) = launched(p, (0,), limit="1")
+    require(a == 1 and "missing: 1" in said, f"{a}:\n{said}")
+    ((a, said),) = launched(p, (0,), WORLD_SIZE="3")
+    require(a == 1 and "torchrun started 3 processes" in said and "for 2 ranks" in said, f"{a}:\n{said}")
+
+
+def mistakes(p):
+    _, said = p.tools.call(*p.command(p.cuda), expect=1)
+    require("--local-ranks 2 starts them all" in said, said)
+    _, said = p.tools.call(*p.ranks("--weights", "nowhere"), expect=1)
+    require(said.count("nowhere: cannot be opened") == 1, f"said other than once:\n{said}")
+    _, said = p.tools.call(*p.ranks("--checked"), expect=1)
+    require("--target host" in said, said)
+    bad = p.tools.path("bad.bin")
+    with open(p.data, "rb") as f:
+        data = bytearray(f.read())
+    data[1024 + 2 * 70 : 1024 + 2 * 70 + 2] = b"\xff\xff"
+    with open(bad, "wb") as f:
+        f.write(data)
+    _, said = p.tools.call(p.cuda, "--local-ranks", 2, "--data", bad, "--steps", 3, expect=1)
+    require("embedding" in said and "out of range" in said and "tiny-llama.json:" in said, said)
+
+
+def main():
+    tools, _ = open_tools()
+    cases = Cases()
+    p = Programs(tools)
+    cases.run("processes: as the host, bitwise", as_host, p)
+    cases.run("processes: call by call as in graphs", as_host, p, "--no-graph")
+    cases.run("processes: gradients", gradients, p)
+    cases.run("processes: resume", resumes, p)
+    cases.run("processes: profile", profiles, p)
+    cases.run("processes: signals", stops, p)
+    cases.run("processes: rank 0 dies", dies, p, 0)
+    cases.run("processes: rank 1 dies", dies, p, 1)
+    cases.run("processes: torchrun's environment", torchrun, p)
+    cases.run("processes: mistakes", mistakes, p)
+    tools.close()
+    cases.end()
+
+
+main()

@@ -1,0 +1,30 @@
+/* A pretended GPU: enough of CUDA and NCCL, in host memory, for everything of runtime/cuda that is
+ * no kernel to run on a machine without a device. Kernels are the host's; devices are processes
+ * that read each other's memory; all is done at once, in the order asked.
+ *
+ * It shows that processes, memory, graphs, files and failures are driven rightly. It shows nothing
+ * about orders that streams allow, nor about kernels. */
+#ifndef FG_TESTS_PRETEND_PRETEND_H
+#define FG_TESTS_PRETEND_PRETEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/fg_rt.h"
+
+/* Between the beginning and the end of a capture nothing is executed. */
+bool pretend_capturing(void);
+/* The one context of this process, for those who must not know its inside. */
+typedef struct PretendRank {
+    const FgRtProgram *program;
+    void *memory;
+    uint64_t bytes;
+    uint32_t rank;
+} PretendRank;
+PretendRank pretend_rank(const void *cx);
+/* A kernel met a bad token or label. */
+void pretend_bad(void *cx, uint32_t node);
+/* Runs the body that a graph was captured from. */
+void pretend_launch(const void *exec);
+
+#endif

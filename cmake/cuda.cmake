@@ -1,11 +1,10 @@
 # The CUDA target: built wherever nvcc is found, in PATH or where its installer puts it. FG_CUDA=OFF leaves it out; without
 # nvcc it is left out too, and the command says so when it is asked for.
 
-option(FG_CUDA "the CUDA target, where nvcc is found" OFF)
+option(FG_CUDA "the CUDA target, where nvcc is found" ON)
 set(FG_CUDA_ARCHITECTURES "80;90" CACHE STRING
   "GPU generations that the runtime's kernels are compiled for; one of the same major number runs on later minor ones")
 set(FG_NVCC "")
-set(FG_CUDA_LINK_FLAGS "")
 
 if(FG_CUDA)
   find_program(FG_NVCC_PROGRAM nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)

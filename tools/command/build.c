@@ -184,7 +184,7 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
 {
     FgStrVec argv = {0};
     fg_vec_push(arena, &argv, find_nvcc(arena));
-    push_words(arena, &argv, "-x c -O1 -Xcompiler -std=c11 -cudart shared");
+    push_words(arena, &argv, "-x c -O1 -nodlink -cudart shared");
     fg_vec_push(arena, &argv, fg_arena_printf(arena, "-arch=sm_%s", build->arch));
     if (build->shared)
         push_words(arena, &argv, "-shared -Xcompiler -fPIC");

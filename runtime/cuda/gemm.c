@@ -1,6 +1,8 @@
 /* Linear layers and matrix products, by cuBLASLt.
  *
- * All products accumulate in f32 (plain f32 operands without TF32) and round once into the result.
+ * All products accumulate in f32 (plain f32 operands without TF32) and are rounded into the result.
+ * With a bias or accumulation, some kernels of the library round a product to a short dtype before
+ * they add: twice in all.
  * Matrices are row-major here and column-major in the library, so that operands change places:
  * C' = B' A'. A shape's descriptors and algorithm are made at its first call and kept; making them
  * touches no device memory, so that it may happen while a graph is captured.

@@ -149,7 +149,7 @@ void Rig::begin()
 {
     uint64_t used = next ? next : bytes;
     next = 0;
-    scale = 0;
+    scale = added = 0;
     results.clear();
     if (!memory.empty())
         memset(memory.data(), 0xa5, used); /* guards, and results before they are written */
@@ -277,13 +277,14 @@ static const struct {
     double own, largest;
 } TOLERANCE[] = {{4e-6, 2e-6}, {0x1p-7, 2e-6}, {0x1p-10, 2e-6}, {1e-7, 1e-7}, {0, 0}, {0, 0}};
 
-static bool is_close(double got, double want, double largest, uint64_t dt)
+static bool is_close(double got, double want, double largest, double added, uint64_t dt)
 {
     if (std::isnan(want) || std::isinf(want))
         return std::isnan(want) ? std::isnan(got) : got == want;
     double least = dt == FG_RT_F16 ? 0x1p-24 : 0; /* its subnormal numbers */
+    double twice = added > 0 ? TOLERANCE[dt].own * (fabs(want) + added) : 0;
     return fabs(got - want) <=
-           TOLERANCE[dt].own * fabs(want) + TOLERANCE[dt].largest * largest + least;
+           TOLERANCE[dt].own * fabs(want) + TOLERANCE[dt].largest * largest + least + twice;
 }
 
 static void canonical(const unsigned char *from, int64_t *limbs)
@@ -296,7 +297,7 @@ static void canonical(const unsigned char *from, int64_t *limbs)
 }
 
 static std::string compare_result(const Result &r, const unsigned char *got,
-                                  const unsigned char *want, double scale)
+                                  const unsigned char *want, double scale, double added)
 {
     char text[160] = "";
     if (r.compare == LIMBS) {
@@ -319,7 +320,7 @@ static std::string compare_result(const Result &r, const unsigned char *got,
     for (uint64_t i = 0; i < r.n; i++) {
         double a = read_element(got + r.at, r.dt, i), b = read_element(want + r.at, r.dt, i);
         bool good = r.compare == SAME ? a == b || (std::isnan(a) && std::isnan(b))
-                                      : is_close(a, b, largest, r.dt);
+                                      : is_close(a, b, largest, added, r.dt);
         n_bad += !good;
         double off = std::isfinite(a - b) ? fabs(a - b) : INFINITY;
         if (!good && off >= worst) {
@@ -351,7 +352,7 @@ void Rig::compare(const std::string &name)
         why = "a bad value was reported";
     cx.fail.failed = 0;
     for (size_t i = 0; i < results.size() && why.empty(); i++)
-        why = compare_result(results[i], first.data(), memory.data(), scale);
+        why = compare_result(results[i], first.data(), memory.data(), scale, added);
     /* All else is as the host left it; and a second run gives the same bits. */
     for (const Result &r : results) {
         uint64_t size = r.n * dtype_bytes(r.dt);

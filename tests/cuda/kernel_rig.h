@@ -105,6 +105,9 @@ class Rig
     FgRtProgram program = {};
     uint64_t ws, ws_bytes;
     double scale = 0; /* of what was summed, where results may cancel; begin() forgets it */
+    /* Largest old value or bias of a product in a short dtype: the library may round before it
+     * adds. */
+    double added = 0;
     int passed = 0, failed = 0;
 
   private:

@@ -444,6 +444,7 @@ static void test_linear(Rig &r)
                     uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k);
                     uint64_t b = biased ? r.normal(dt, n) : NONE, y = r.result(dt, m * n);
                     r.scale = sqrt((double)k);
+                    r.added = biased ? 4 : 0;
                     CHECK(r, label("linear", dt, {m, n, k, layout}), linear, x, w, b, y, m, n, k,
                           layout, dt, r.ws, r.ws_bytes);
                 }
@@ -461,6 +462,7 @@ static void test_linear(Rig &r)
                         uint64_t dw = r.normal(wire, n * k);
                         r.changes(dw, wire, n * k);
                         r.scale = sqrt((double)m);
+                        r.added = accumulate ? 4 : 0;
                         CHECK(r, label("linear_dw", dt, {m, n, k, layout, wire, accumulate}),
                               linear_dw, x, d, dw, m, n, k, layout, dt, wire, accumulate, r.ws,
                               r.ws_bytes);

@@ -1,13 +1,15 @@
 /* Sums over rows, column by column.
  *
- * Two steps over a scratch that is taken at start-up: blocks sum tiles (some columns, a group of
- * rows) into rows of partial sums, then the partial sums are added in the groups' order. Group
- * sizes depend on the shape and the device alone. The gradient of a gain needs each row's mean and
- * scale first: a step of its own writes them, for as many rows at a time as the scratch holds. */
+ * Two steps over a scratch that is taken at start-up: blocks sum a group of rows each into rows of
+ * partial sums, then the partial sums are added in the groups' order. Group sizes depend on the
+ * shape and the device alone. The gradient of a gain needs each row's mean and scale first. Where a
+ * block can hold whole rows in registers it finds them on the way; otherwise a step of its own
+ * writes them, for as many rows at a time as the scratch holds. */
 #include "runtime/cuda/kernels/columns.cuh"
 #include "runtime/cuda/kernels/segments.cuh"
 
 enum { LANES = 32, LINES = 8 }; /* threads of a block: along columns, along rows */
+enum { FUSED_THREADS = 512, ROWS = 4 };
 
 template <class T, int V, bool STATS>
 __global__ void __launch_bounds__(LANES *LINES)
@@ -55,6 +57,77 @@ __global__ void __launch_bounds__(LANES *LINES)
     }
 }
 
+/* Sums of several values of each thread over the block; all threads get them. One barrier: calls in
+ * turn use the two halves of `part` in turn. */
+template <int N>
+static __device__ __forceinline__ void block_sums(float (&values)[N], float (*part)[32])
+{
+    unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = blockDim.x / 32;
+#pragma unroll
+    for (int r = 0; r < N; r++) {
+        values[r] = fg_warp_sum(values[r]);
+        if (lane == 0)
+            part[r][warp] = values[r];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < N; r++)
+        values[r] = fg_warp_sum(lane < n ? part[r][lane] : 0.0f);
+}
+
+/* Partial sums of dy z in one pass: a block takes whole rows, ROWS at a time, a thread the same V
+ * columns of each, so that rows are read once for their statistics and the sums. */
+template <class T, int V, bool CENTRED>
+__global__ void __launch_bounds__(FUSED_THREADS)
+    fused_kernel(const T *dy, const T *x, float *partial, uint64_t rows, uint64_t cols,
+                 uint64_t per_group, float inverse_cols, float eps)
+{
+    __shared__ float part[2][2][ROWS][32];
+    uint64_t col = (uint64_t)threadIdx.x * V, begin = blockIdx.x * per_group;
+    uint64_t end = begin + per_group < rows ? begin + per_group : rows;
+    float sum[V] = {};
+    int half = 0;
+    for (uint64_t row = begin; row < end; row += ROWS, half ^= 1) {
+        float z[ROWS][V] = {}, d[ROWS][V] = {}, mean[ROWS] = {}, scale[ROWS] = {};
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (col < cols && row + r < end) {
+                fg_load<V>(x + (row + r) * cols + col, z[r]);
+                fg_load<V>(dy + (row + r) * cols + col, d[r]);
+            }
+        if constexpr (CENTRED) {
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    mean[r] += z[r][j];
+            block_sums(mean, part[half][0]);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    z[r][j] = col < cols ? z[r][j] - mean[r] * inverse_cols : 0.0f;
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                scale[r] += z[r][j] * z[r][j];
+        block_sums(scale, part[half][1]);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (row + r >= end)
+                break;
+            float factor = 1.0f / sqrtf(scale[r] * inverse_cols + eps);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                sum[j] += d[r][j] * (z[r][j] * factor);
+        }
+    }
+    if (col < cols)
+        fg_store<V>(partial + blockIdx.x * cols + col, sum);
+}
+
 template <class W>
 __global__ void finish_kernel(const float *partial, W *to, uint64_t groups, uint64_t cols,
                               bool accumulate)
@@ -93,50 +166,88 @@ static Groups group_rows(const FgRtCx *cx, uint64_t rows, uint64_t cols, uint64_
     return (Groups){fg_ceil(rows, each), each};
 }
 
+/* A call, read. */
+typedef struct Columns {
+    const void *dy;
+    const FgStatsSource *source; /* NULL: plain sums */
+    uint64_t rows, cols, dt;
+    FgCudaScratch scratch;
+    bool wide;
+} Columns;
+
+/* Whole rows by blocks. Returns the number of groups. */
+static uint64_t sum_fused(FgRtCx *cx, cudaStream_t stream, const Columns *c)
+{
+    Groups groups =
+        group_rows(cx, c->rows, c->cols, 4, c->scratch.partial_floats); /* two blocks an SM */
+    groups.rows_each = fg_ceil(groups.rows_each, ROWS) * ROWS;
+    groups.n = fg_ceil(c->rows, groups.rows_each);
+    fg_with_float(cx, c->dt, [&](auto tag) {
+        typedef decltype(tag) T;
+        const int V = FgElement<T>::PER_16;
+        auto *kernel = c->source->centred ? fused_kernel<T, V, true> : fused_kernel<T, V, false>;
+        unsigned threads = (unsigned)fg_ceil(c->cols / V, 32) * 32;
+        kernel<<<(unsigned)groups.n, threads, 0, stream>>>(
+            (const T *)c->dy, (const T *)c->source->x, c->scratch.partial, c->rows, c->cols,
+            groups.rows_each, 1.0f / (float)c->cols, c->source->eps);
+    });
+    return groups.n;
+}
+
+/* Tiles; statistics of rows first. Returns the number of groups. */
+static uint64_t sum_tiles(FgRtCx *cx, cudaStream_t stream, const Columns *c)
+{
+    uint64_t size = fg_dtype_bytes(c->dt), chunk = c->source ? c->scratch.n_stats : c->rows;
+    uint64_t tiles = fg_ceil(c->cols, (c->wide ? 16 / size : 1) * LANES);
+    chunk = chunk < c->rows ? chunk : c->rows;
+    Groups groups = group_rows(cx, chunk, c->cols, tiles, c->scratch.partial_floats);
+    dim3 grid((unsigned)tiles, (unsigned)groups.n), block(LANES, LINES);
+    for (uint64_t first = 0; first < c->rows; first += chunk) {
+        uint64_t n = c->rows - first < chunk ? c->rows - first : chunk;
+        uint64_t skip = first * c->cols * size;
+        const void *d = (const char *)c->dy + skip;
+        const void *x = c->source ? (const char *)c->source->x + skip : NULL;
+        if (c->source)
+            fg_cuda_row_stats(cx, stream, c->source, first, n, c->cols, c->dt, c->scratch.stats);
+        fg_with_float(cx, c->dt, [&](auto tag) {
+            typedef decltype(tag) T;
+            const int V = FgElement<T>::PER_16;
+            auto *kernel =
+                c->source ? (c->wide ? partial_kernel<T, V, true> : partial_kernel<T, 1, true>)
+                          : (c->wide ? partial_kernel<T, V, false> : partial_kernel<T, 1, false>);
+            kernel<<<grid, block, 0, stream>>>((const T *)d, (const T *)x, c->scratch.stats,
+                                               c->scratch.partial, n, c->cols, groups.rows_each,
+                                               first > 0);
+        });
+    }
+    return groups.n;
+}
+
 void fg_cuda_columns(FgRtCx *cx, cudaStream_t stream, const void *dy, const FgStatsSource *source,
                      void *to, uint64_t rows, uint64_t cols, uint64_t dt, uint64_t wire,
                      uint64_t accumulate)
 {
-    FgCudaScratch scratch = fg_cuda_scratch(cx, stream);
-    if (!scratch.partial || cols == 0)
+    Columns c = {dy, source, rows, cols, dt, fg_cuda_scratch(cx, stream), false};
+    if (!c.scratch.partial || cols == 0)
         return;
-    if (cols > scratch.partial_floats) {
+    if (cols > c.scratch.partial_floats) {
         fg_cuda_raise(cx, "sums of %" PRIu64 " columns: at most %" PRIu64, cols,
-                      scratch.partial_floats);
+                      c.scratch.partial_floats);
         return;
     }
-    uint64_t size = fg_dtype_bytes(dt), per = 16 / size;
-    bool wide = cols % per == 0 && fg_aligned(dy) && (!source || fg_aligned(source->x));
-    uint64_t tiles = fg_ceil(cols, (wide ? per : 1) * LANES);
-    uint64_t chunk = source ? scratch.n_stats : rows;
-    chunk = chunk < rows ? chunk : rows;
-    Groups groups = group_rows(cx, chunk, cols, tiles, scratch.partial_floats);
-    dim3 grid((unsigned)tiles, (unsigned)groups.n), block(LANES, LINES);
+    uint64_t per = 16 / fg_dtype_bytes(dt), groups = 1;
+    c.wide = cols % per == 0 && fg_aligned(dy) && (!source || fg_aligned(source->x));
     if (rows == 0)
-        fg_cuda_check(cx, cudaMemsetAsync(scratch.partial, 0, cols * sizeof(float), stream),
+        fg_cuda_check(cx, cudaMemsetAsync(c.scratch.partial, 0, cols * sizeof(float), stream),
                       "cudaMemsetAsync");
-    for (uint64_t first = 0; first < rows; first += chunk) {
-        uint64_t n = rows - first < chunk ? rows - first : chunk;
-        uint64_t skip = first * cols * size;
-        const void *d = (const char *)dy + skip;
-        const void *x = source ? (const char *)source->x + skip : NULL;
-        if (source)
-            fg_cuda_row_stats(cx, stream, source, first, n, cols, dt, scratch.stats);
-        fg_with_float(cx, dt, [&](auto tag) {
-            typedef decltype(tag) T;
-            const int V = FgElement<T>::PER_16;
-            auto *kernel = source
-                               ? (wide ? partial_kernel<T, V, true> : partial_kernel<T, 1, true>)
-                               : (wide ? partial_kernel<T, V, false> : partial_kernel<T, 1, false>);
-            kernel<<<grid, block, 0, stream>>>((const T *)d, (const T *)x, scratch.stats,
-                                               scratch.partial, n, cols, groups.rows_each,
-                                               first > 0);
-        });
-    }
+    else if (source && c.wide && cols / per <= FUSED_THREADS && cols / per >= 64)
+        groups = sum_fused(cx, stream, &c);
+    else
+        groups = sum_tiles(cx, stream, &c);
     fg_with_float(cx, wire, [&](auto tag) {
         typedef decltype(tag) W;
-        finish_kernel<W><<<(unsigned)fg_ceil(cols, LANES), block, 0, stream>>>(
-            scratch.partial, (W *)to, rows ? groups.n : 1, cols, accumulate != 0);
+        finish_kernel<W><<<(unsigned)fg_ceil(cols, LANES), dim3(LANES, LINES), 0, stream>>>(
+            c.scratch.partial, (W *)to, groups, cols, accumulate != 0);
     });
     fg_launched(cx);
 }

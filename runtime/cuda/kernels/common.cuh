@@ -216,6 +216,39 @@ __device__ inline void fg_each(const T *row, uint64_t cols, bool wide, One one, 
         one(i);
 }
 
+/* y[i] = f(x[i]) over [0, cols); y may be x, and lies to 16 bytes as x does where `wide`. Loads of
+ * several pieces are on their way before the first is stored. */
+template <class T, class F>
+__device__ inline void fg_each_to(const T *x, T *y, uint64_t cols, bool wide, F f)
+{
+    const int V = FgElement<T>::PER_16, BATCH = 4;
+    uint64_t head = cols;
+    if (wide) {
+        head = (16 - reinterpret_cast<uintptr_t>(x) % 16) % 16 / sizeof(T);
+        head = head < cols ? head : cols;
+    }
+    uint64_t packs = (cols - head) / V;
+    for (uint64_t i = threadIdx.x; i < head; i += blockDim.x)
+        fg_put(y + i, f(fg_get(x + i)));
+    for (uint64_t at = threadIdx.x; at < packs; at += BATCH * blockDim.x) {
+        float v[BATCH][V];
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (at + u * blockDim.x < packs)
+                fg_load<V>(x + head + (at + u * blockDim.x) * V, v[u]);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (at + u * blockDim.x < packs) {
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    v[u][j] = f(v[u][j]);
+                fg_store<V>(y + head + (at + u * blockDim.x) * V, v[u]);
+            }
+    }
+    for (uint64_t i = head + packs * V + threadIdx.x; i < cols; i += blockDim.x)
+        fg_put(y + i, f(fg_get(x + i)));
+}
+
 /* ---- bad tokens and labels ---- */
 
 /* Keeps the first node that met one. */

@@ -6,7 +6,7 @@
  * token and share of the columns sums the row of the tokens that come first of their id. */
 #include "runtime/cuda/kernels/common.cuh"
 
-enum { ORDER_THREADS = 64, ORDER_TILE = 1024, SUM_THREADS = 64, SUM_UNROLL = 8 };
+enum { ORDER_TOKENS = 32, ORDER_SHARES = 8, ORDER_TILE = 2048, SUM_THREADS = 64, SUM_UNROLL = 16 };
 
 /* The id of a token; a bad one is reported and counts as 0. */
 static __device__ uint32_t checked_id(const int32_t *ids, uint64_t t, uint64_t vocab,
@@ -64,62 +64,109 @@ typedef struct Order {
     uint32_t *order, *count, *start;
 } Order;
 
-__global__ void __launch_bounds__(ORDER_THREADS)
+/* A block places 32 tokens; its warps compare them with a share of the others each. */
+__global__ void __launch_bounds__(ORDER_TOKENS *ORDER_SHARES)
     order_kernel(const int32_t *ids, uint32_t tokens, uint64_t vocab, Order out, int *device_error,
                  uint32_t node)
 {
-    __shared__ uint32_t tile[ORDER_TILE];
-    uint32_t t = blockIdx.x * ORDER_THREADS + threadIdx.x;
+    __shared__ uint4 tile[ORDER_TILE / 4];
+    __shared__ uint32_t sums[3][ORDER_TOKENS];
+    const uint32_t THREADS = ORDER_TOKENS * ORDER_SHARES, none = UINT32_MAX;
+    uint32_t lane = threadIdx.x % ORDER_TOKENS, share = threadIdx.x / ORDER_TOKENS;
+    uint32_t first = blockIdx.x * ORDER_TOKENS, t = first + lane;
     uint32_t id = t < tokens ? checked_id(ids, t, vocab, device_error, node) : 0;
-    uint32_t below = 0, earlier = 0, same = 0;
+    uint32_t below = 0, same = 0, earlier = 0;
+    if (share < 3)
+        sums[share][lane] = 0;
     for (uint32_t base = 0; base < tokens; base += ORDER_TILE) {
-        uint32_t n = tokens - base < ORDER_TILE ? tokens - base : ORDER_TILE;
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < n; i += ORDER_THREADS) {
-            int32_t other = ids[base + i];
-            tile[i] = other >= 0 && (uint64_t)other < vocab ? (uint32_t)other : 0;
+        for (uint32_t i = threadIdx.x; i < ORDER_TILE; i += THREADS) {
+            int32_t other = base + i < tokens ? ids[base + i] : 0;
+            uint32_t value = other >= 0 && (uint64_t)other < vocab ? (uint32_t)other : 0;
+            reinterpret_cast<uint32_t *>(tile)[i] = base + i < tokens ? value : none;
         }
         __syncthreads();
-#pragma unroll 8
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t other = tile[i];
-            below += other < id;
-            same += other == id;
-            earlier += other == id && base + i < t;
+        const uint32_t each = ORDER_TILE / 4 / ORDER_SHARES;
+        uint32_t tile_same = 0;
+#pragma unroll 4
+        for (uint32_t i = share * each; i < (share + 1) * each; i++) {
+            uint4 q = tile[i];
+            below += (q.x < id) + (q.y < id) + (q.z < id) + (q.w < id);
+            tile_same += (q.x == id) + (q.y == id) + (q.z == id) + (q.w == id);
         }
+        same += tile_same;
+        if (base + ORDER_TILE <= first)
+            earlier += tile_same;
+        else if (base < first + ORDER_TOKENS) /* the tile with the tokens themselves */
+            for (uint32_t i = share * each * 4; i < (share + 1) * each * 4; i++)
+                earlier += reinterpret_cast<uint32_t *>(tile)[i] == id && base + i < t;
     }
-    if (t >= tokens)
+    atomicAdd(&sums[0][lane], below);
+    atomicAdd(&sums[1][lane], same);
+    atomicAdd(&sums[2][lane], earlier);
+    __syncthreads();
+    if (share != 0 || t >= tokens)
         return;
-    out.order[below + earlier] = t;
+    below = sums[0][lane];
+    out.order[below + sums[2][lane]] = t;
     out.start[t] = below;
-    out.count[t] = earlier == 0 ? same : 0;
+    out.count[t] = sums[2][lane] == 0 ? sums[1][lane] : 0;
 }
+
+template <int BYTES> struct Raw;
+template <> struct Raw<16> {
+    typedef uint4 Type;
+};
+template <> struct Raw<8> {
+    typedef uint2 Type;
+};
+template <> struct Raw<4> {
+    typedef uint32_t Type;
+};
+template <> struct Raw<2> {
+    typedef uint16_t Type;
+};
 
 template <class T, class W, int V>
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_kernel(const int32_t *ids, const T *dy, W *dw, uint64_t hidden, uint64_t vocab,
                uint64_t padding, Order in, bool accumulate)
 {
+    typedef typename Raw<V *(int)sizeof(T)>::Type Pack;
+    __shared__ uint32_t tokens[SUM_THREADS];
     uint32_t t = blockIdx.x, n = in.count[t];
     uint64_t col = ((uint64_t)blockIdx.y * SUM_THREADS + threadIdx.x) * V;
     uint64_t row = ids[t] >= 0 && (uint64_t)ids[t] < vocab ? (uint64_t)ids[t] : 0;
-    if (n == 0 || row == padding || col >= hidden)
+    if (n == 0 || row == padding)
         return;
-    const uint32_t *tokens = in.order + in.start[t];
+    const uint32_t *list = in.order + in.start[t];
+    bool inside = col < hidden;
     float sum[V] = {};
-    for (uint32_t at = 0; at < n; at += SUM_UNROLL) {
-        float d[SUM_UNROLL][V];
+    for (uint32_t base = 0; base < n; base += SUM_THREADS) {
+        uint32_t count = n - base < SUM_THREADS ? n - base : SUM_THREADS;
+        __syncthreads();
+        if (threadIdx.x < count)
+            tokens[threadIdx.x] = list[base + threadIdx.x];
+        __syncthreads();
+        for (uint32_t at = 0; inside && at < count; at += SUM_UNROLL) {
+            Pack pack[SUM_UNROLL];
 #pragma unroll
-        for (uint32_t u = 0; u < SUM_UNROLL; u++)
-            if (at + u < n)
-                fg_load<V>(dy + tokens[at + u] * hidden + col, d[u]);
+            for (uint32_t u = 0; u < SUM_UNROLL; u++)
+                if (at + u < count)
+                    pack[u] = *reinterpret_cast<const Pack *>(dy + tokens[at + u] * hidden + col);
 #pragma unroll
-        for (uint32_t u = 0; u < SUM_UNROLL; u++)
-            if (at + u < n)
+            for (uint32_t u = 0; u < SUM_UNROLL; u++)
+                if (at + u < count) {
+                    float d[V];
+                    fg_load<V>(reinterpret_cast<const T *>(&pack[u]), d);
 #pragma unroll
-                for (int j = 0; j < V; j++)
-                    sum[j] += d[u][j];
+                    for (int j = 0; j < V; j++)
+                        sum[j] += d[j];
+                }
+        }
     }
+    if (!inside)
+        return;
     W *to = dw + row * hidden + col;
     if (accumulate) {
         float old[V];
@@ -152,8 +199,8 @@ void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64
         return;
     }
     Order order = {space, space + tokens, space + 2 * tokens};
-    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_THREADS), ORDER_THREADS, 0, stream>>>(
-        id, (uint32_t)tokens, vocab, order, cx->device_error, node);
+    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_TOKENS), ORDER_TOKENS * ORDER_SHARES, 0,
+                   stream>>>(id, (uint32_t)tokens, vocab, order, cx->device_error, node);
     fg_with_floats(cx, dt, wire, [&](auto a, auto b) {
         typedef decltype(a) T;
         typedef decltype(b) W;

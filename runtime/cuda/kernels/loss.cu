@@ -87,17 +87,8 @@ __global__ void back_kernel(const T *logits, const int32_t *labels, const float 
     float factor = (seed ? *seed : 1.0f) * (dloss ? *dloss : 1.0f), base = lse[blockIdx.x];
     float target = fg_get(x + label);
     __syncthreads(); /* the target is read before its place is written */
-    fg_each(
-        x, cols, wide,
-        [&](uint64_t i) { fg_put(dx + i, fg_soft_exp<T>(fg_get(x + i) - base) * factor); },
-        [&](uint64_t i) {
-            float v[V];
-            fg_load<V>(x + i, v);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                v[j] = fg_soft_exp<T>(v[j] - base) * factor;
-            fg_store<V>(dx + i, v);
-        });
+    fg_each_to(x, dx, cols, wide,
+               [&](float value) { return fg_soft_exp<T>(value - base) * factor; });
     __syncthreads();
     if (threadIdx.x == 0)
         fg_put(dx + label, (expf(target - base) - 1.0f) * factor);

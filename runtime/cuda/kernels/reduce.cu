@@ -176,23 +176,13 @@ void fg_cuda_reduce_sum(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
 
 template <class T> __global__ void softmax_kernel(const T *x, T *y, uint64_t cols, bool wide)
 {
-    const int V = FgElement<T>::PER_16;
     x += blockIdx.x * cols;
     y += blockIdx.x * cols;
     FgRowSoftmax row = fg_row_softmax(x, cols, wide);
     __syncthreads(); /* y may be x */
     float scale = 1.0f / row.sum;
-    fg_each(
-        x, cols, wide,
-        [&](uint64_t i) { fg_put(y + i, fg_soft_exp<T>(fg_get(x + i) - row.most) * scale); },
-        [&](uint64_t i) {
-            float v[V];
-            fg_load<V>(x + i, v);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                v[j] = fg_soft_exp<T>(v[j] - row.most) * scale;
-            fg_store<V>(y + i, v);
-        });
+    fg_each_to(x, y, cols, wide,
+               [&](float value) { return fg_soft_exp<T>(value - row.most) * scale; });
 }
 
 /* dx = y (dy - sum(y dy)) */

@@ -32,4 +32,33 @@ typedef struct FgCudaScratch {
 /* Belongs to the compute stream; raises on another. */
 FgCudaScratch fg_cuda_scratch(FgRtCx *cx, cudaStream_t stream);
 
+/* ---- device side ---- */
+
+/* The first piece that ends after `at`. */
+static __device__ inline uint32_t fg_find_piece(FgCudaSpan pieces, uint64_t at)
+{
+    uint32_t low = 0, high = pieces.n;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (pieces.at[middle].end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The block's share of a slice: multiples of `unit` elements. */
+typedef struct FgShare {
+    uint64_t begin, end;
+} FgShare;
+
+static __device__ inline FgShare fg_block_share(uint64_t elements, uint64_t unit)
+{
+    uint64_t units = (elements + unit - 1) / unit;
+    uint64_t begin = units * blockIdx.x / gridDim.x * unit;
+    uint64_t end = units * (blockIdx.x + 1) / gridDim.x * unit;
+    return (FgShare){begin, end < elements ? end : elements};
+}
+
 #endif

@@ -143,7 +143,7 @@ static void put_bucket(FgBuf *out, const FgModule *m, const FgBucket *bucket, ui
     }
     uint64_t grad_bytes =
         bucket->grad_shard == FG_NO_ID ? 0 : fg_type_bytes(m->values.data[bucket->grad_shard].type);
-    fg_buf_printf(out, ", %" PRIu64 "},\n", grad_bytes);
+    fg_buf_printf(out, ", %" PRIu64 ", %u, %u},\n", grad_bytes, bucket->writes, bucket->lookups);
 }
 
 static void put_buckets(FgEmit *emit, FgBuf *out)
@@ -151,10 +151,10 @@ static void put_buckets(FgEmit *emit, FgBuf *out)
     const FgModule *m = emit->module;
     if (m->buckets.len == 0)
         return;
-    fg_buf_puts(
-        out, "/* name, dtype, trainable, elements, first parameter, their number; offsets "
-             "of shard, master, "
-             "moment1, moment2, grad_shard; its bytes */\nstatic const FgRtBucket buckets[] = {\n");
+    fg_buf_puts(out, "/* name, dtype, trainable, elements, first parameter, their number; offsets "
+                     "of shard, master, "
+                     "moment1, moment2, grad_shard; its bytes, writes and lookups */\nstatic "
+                     "const FgRtBucket buckets[] = {\n");
     uint32_t params_first = 0;
     for (uint32_t i = 0; i < m->buckets.len; i++) {
         put_bucket(out, m, &m->buckets.data[i], params_first);

@@ -170,7 +170,16 @@ typedef struct FgBucket {
     uint32_t n_params;
     uint64_t elements; /* padded total; elements / ranks is a rank's slice */
     uint32_t shard, master, moment1, moment2, grad_shard; /* state values; FG_NO_ID where absent */
+    /* What makes the gradient slice of a micro-step (after `reduce`): writes into the buffer that
+     * is reduced (0: there is none; FG_NO_ID: not stated), and lookups whose rows travel instead.
+     */
+    uint32_t writes, lookups;
 } FgBucket;
+
+/* How the gradient of a lookup reaches the owners of its table: inside the dense buffer of the
+ * bucket, or as the batch's rows, exchanged between all ranks, where these are fewer than the
+ * table's (fg_rows_travel). */
+typedef enum FgLookup { FG_LOOKUP_DENSE, FG_LOOKUP_ROWS } FgLookup;
 
 /* What changes results (design: I5): from model and flags alone, alike for every schedule. */
 typedef struct FgNumerics {
@@ -179,6 +188,7 @@ typedef struct FgNumerics {
     FgDtype shard;      /* reduced gradient slices */
     double clip;        /* global norm limit; 0 is none */
     int64_t accumulate; /* micro-steps a step, >= 1 */
+    FgLookup lookup;    /* set by `bucket`, from the graph and the number of ranks */
 } FgNumerics;
 
 /* ---- plan: every scheduling lever ---- */

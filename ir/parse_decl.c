@@ -56,6 +56,20 @@ static bool i64_field(FgParser *p, int64_t *out)
 }
 
 /* ---- module and memory ---- */
+static const char *lookup_name(uint32_t lookup)
+{
+    return lookup == FG_LOOKUP_ROWS ? "rows" : "dense";
+}
+
+static bool parse_lookup(FgParser *p, FgLookup *out)
+{
+    uint32_t lookup;
+    if (!fg_parse_choice(p, "dense or rows", lookup_name, 2, &lookup))
+        return false;
+    *out = (FgLookup)lookup;
+    return true;
+}
+
 static bool parse_numerics(FgParser *p)
 {
     FgNumerics *x = &p->m->numerics;
@@ -64,7 +78,7 @@ static bool parse_numerics(FgParser *p)
     do {
         FgLoc loc = p->t.loc;
         const char *key;
-        bool ok = fg_parse_word(p, "compute, wire, shard, clip or accumulate", &key) &&
+        bool ok = fg_parse_word(p, "compute, wire, shard, clip, accumulate or lookup", &key) &&
                   fg_parse_punct(p, '=');
         if (!ok)
             return false;
@@ -78,6 +92,8 @@ static bool parse_numerics(FgParser *p)
             ok = fg_parse_double(p, &x->clip);
         else if (strcmp(key, "accumulate") == 0)
             ok = fg_parse_i64(p, &x->accumulate);
+        else if (strcmp(key, "lookup") == 0)
+            ok = parse_lookup(p, &x->lookup);
         else
             ok = fg_parse_error(p, loc, "numerics have no '%s'", key);
         if (!ok)
@@ -376,7 +392,10 @@ static bool parse_bucket_field(FgParser *p, FgBucket *b)
         return fg_parse_u32_list(p, &b->params, &b->n_params);
     if (open_field(p, "states"))
         return parse_bucket_states(p, b);
-    return fg_parse_expected(p, "dtype, trainable, elements, params or states");
+    if (open_field(p, "parts"))
+        return fg_parse_punct(p, '(') && fg_parse_u32(p, &b->writes) && fg_parse_punct(p, ',') &&
+               fg_parse_u32(p, &b->lookups) && fg_parse_punct(p, ')');
+    return fg_parse_expected(p, "dtype, trainable, elements, params, states or parts");
 }
 
 bool fg_parse_bucket(FgParser *p)
@@ -385,7 +404,8 @@ bool fg_parse_bucket(FgParser *p)
                   .master = FG_NO_ID,
                   .moment1 = FG_NO_ID,
                   .moment2 = FG_NO_ID,
-                  .grad_shard = FG_NO_ID};
+                  .grad_shard = FG_NO_ID,
+                  .writes = FG_NO_ID};
     if (!parse_index(p, p->m->buckets.len) || !fg_parse_symbol(p, &b.name))
         return false;
     bool ok = true;

@@ -263,7 +263,10 @@ static void print_bucket(Printer *p, uint32_t index)
         print_value_name(p, states[i].id);
         any = true;
     }
-    fg_buf_puts(p->out, any ? ")\n" : "\n");
+    fg_buf_puts(p->out, any ? ")" : "");
+    if (b->writes != FG_NO_ID)
+        fg_buf_printf(p->out, " parts(%u, %u)", b->writes, b->lookups);
+    fg_buf_puts(p->out, "\n");
 }
 
 static void print_state(Printer *p, const FgValue *v)
@@ -394,9 +397,10 @@ static void print_head(Printer *p)
     print_symbol(p->out, m->name);
     fg_buf_printf(p->out, " level(%s) ranks(%u)", fg_level_name(m->level), m->ranks);
     fg_buf_printf(p->out,
-                  " numerics(compute=%s, wire=%s, shard=%s, clip=%s, accumulate=%" PRId64 ")\n",
+                  " numerics(compute=%s, wire=%s, shard=%s, clip=%s, accumulate=%" PRId64 "%s)\n",
                   fg_dtype_name(x->compute), fg_dtype_name(x->wire), fg_dtype_name(x->shard),
-                  fg_double_text(p->out->arena, x->clip), x->accumulate);
+                  fg_double_text(p->out->arena, x->clip), x->accumulate,
+                  x->lookup == FG_LOOKUP_ROWS ? ", lookup=rows" : "");
     if (m->state_bytes || m->arena_bytes)
         fg_buf_printf(p->out, "memory states(%" PRIu64 ") arena(%" PRIu64 ")\n", m->state_bytes,
                       m->arena_bytes);

@@ -148,10 +148,30 @@ static void expect_whole(FgVerifier *v, const FgNode *node, uint32_t id)
                             b->elements);
 }
 
+/* Rows of a parameter of the bucket: its table begins where `first` says and has their width. */
+static void expect_lookup(FgVerifier *v, const FgNode *node)
+{
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    const FgType *ids = v->m->values.data[node->operands[0]].type;
+    const FgType *rows = v->m->values.data[node->operands[1]].type;
+    int64_t first = fg_node_attr(node, "first")->i, vocab = fg_node_attr(node, "vocab")->i;
+    bool found = false;
+    for (uint32_t i = 0; i < b->n_params; i++) {
+        const FgParam *p = &v->m->params.data[b->params[i]];
+        found |= (int64_t)p->bucket_offset == first &&
+                 vocab * fg_type_cols(rows) == fg_type_elements(p->type);
+    }
+    if (!found || fg_type_elements(ids) != fg_type_rows(rows))
+        fg_verify_fail_node(v, node, "%s of %s are no rows of a parameter of bucket '%s' at %lld",
+                            fg_verify_value_text(v, node->operands[1]),
+                            fg_verify_value_text(v, node->operands[0]), b->name, (long long)first);
+}
+
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
 {
-    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,  FG_OP_grad_buffer,
-                                       FG_OP_reduce_scatter, FG_OP_norm_add, FG_OP_adamw};
+    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,   FG_OP_grad_buffer,
+                                       FG_OP_reduce_scatter, FG_OP_lookup_dw, FG_OP_norm_add,
+                                       FG_OP_adamw};
     bool needs = false;
     for (size_t i = 0; i < sizeof with_bucket / sizeof *with_bucket; i++)
         needs = needs || node->op == with_bucket[i];
@@ -174,6 +194,9 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
     } else if (node->op == FG_OP_reduce_scatter) {
         expect_whole(v, node, node->operands[0]);
         expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+    } else if (node->op == FG_OP_lookup_dw) {
+        expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        expect_lookup(v, node);
     } else if (node->op == FG_OP_norm_add) {
         expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
     } else {

@@ -108,6 +108,9 @@ static void verify_bucket(FgVerifier *v, uint32_t index)
     if (b->trainable ? !moments : !none)
         fg_verify_fail(v, FG_NOWHERE, "bucket '%s' is%s trainable, and its states do not fit that",
                        b->name, b->trainable ? "" : " not");
+    if (b->writes != FG_NO_ID && (b->writes > 0 || b->lookups > 0) != b->trainable)
+        fg_verify_fail(v, FG_NOWHERE, "bucket '%s' is%s trainable, and its gradient has %u parts",
+                       b->name, b->trainable ? "" : " not", b->writes + b->lookups);
     verify_bucket_state(v, index, b->shard, FG_ROLE_SHARD, b->dtype);
     verify_bucket_state(v, index, b->master, FG_ROLE_MASTER, FG_F32);
     verify_bucket_state(v, index, b->moment1, FG_ROLE_MOMENT1, FG_F32);

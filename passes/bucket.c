@@ -70,6 +70,7 @@ static void make_bucket(Cx *cx, uint32_t index, const bool *gradient)
     b.elements = fg_bucket_layout(m, plan->params, plan->n_params, m->ranks, offsets);
     b.dtype = m->params.data[plan->params[0]].type->dtype;
     b.trainable = gradient[plan->params[0]];
+    b.writes = FG_NO_ID;
     cx->any_gradient |= b.trainable;
     for (uint32_t i = 0; i < plan->n_params; i++) {
         FgParam *p = &m->params.data[plan->params[i]];
@@ -156,6 +157,17 @@ static void copy_nodes(Cx *cx, const FgIdVec *old)
     }
 }
 
+/* Numerics that only the graph and the number of ranks decide. */
+static void decide_lookup(Cx *cx)
+{
+    FgModule *m = cx->m;
+    const uint32_t *travels = fg_rows_travel(cx->scratch, m, m->ranks);
+    m->numerics.lookup = FG_LOOKUP_DENSE;
+    for (uint32_t v = 0; v < m->values.len; v++)
+        if (travels[v] != FG_NO_ID)
+            m->numerics.lookup = FG_LOOKUP_ROWS;
+}
+
 static bool check_plan(const FgModule *m)
 {
     if (!m->plan || m->plan->buckets.len == 0) {
@@ -183,6 +195,7 @@ FgPassResult fg_pass_bucket(FgPassCx *pass)
         return FG_PASS_FAILED;
     Cx cx = {.m = m, .scratch = pass->scratch, .machine = pass->machine};
     m->ranks = pass->machine->ranks;
+    decide_lookup(&cx);
     cx.n_values = m->values.len;
     cx.map = FG_NEW_ARRAY(pass->scratch, uint32_t, cx.n_values + 1);
     memset(cx.map, 0xff, cx.n_values * sizeof *cx.map);

@@ -110,6 +110,7 @@ typedef struct FgCheckFact {
 typedef struct FgCheckBucket {
     uint32_t version;    /* updates so far */
     uint32_t reductions; /* summed in the gradient slice now */
+    uint32_t lookups;    /* added to it */
     uint32_t gradient;   /* the value that holds it */
     bool used;           /* an update has consumed it */
     bool normed;         /* counted in the norm of this period */
@@ -125,7 +126,8 @@ typedef struct FgCheckWalk {
     bool *gathered;       /* gathered copy -> between gather and release */
     bool *carried;        /* gathered before the first period */
     bool *released;       /* gathered copy -> was released at some time */
-    bool *open;           /* gradient buffer -> begun, not reduced */
+    uint32_t *writes;     /* gradient buffer -> contributions since its begin */
+    bool *open;           /* gradient buffer -> begun, not reduced; exchanged rows -> not added */
     uint32_t run;         /* executions of functions so far */
     uint32_t micro_steps; /* that this walk gives a period */
     bool valid;           /* the pending update is not skipped */

@@ -95,6 +95,8 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_hold, FG_TRACE_HOLD},
                  {FG_OP_grad_buffer, FG_TRACE_GRAD_BUFFER},
                  {FG_OP_reduce_scatter, FG_TRACE_REDUCE_SCATTER},
+                 {FG_OP_exchange, FG_TRACE_EXCHANGE},
+                 {FG_OP_lookup_dw, FG_TRACE_LOOKUP_DW},
                  {FG_OP_norm_add, FG_TRACE_NORM_ADD},
                  {FG_OP_all_reduce, FG_TRACE_ALL_REDUCE},
                  {FG_OP_clip_factor, FG_TRACE_CLIP_FACTOR},
@@ -202,9 +204,10 @@ static void add_buckets(Cx *cx)
             params[k] = (FgTraceParam){param->name, param->bucket_offset,
                                        (uint64_t)fg_type_elements(param->type)};
         }
-        FgTraceBucket out = {bucket->name,     bucket->trainable, bucket->elements, params,
-                             bucket->n_params, bucket->shard,     bucket->master,   bucket->moment1,
-                             bucket->moment2,  bucket->grad_shard};
+        FgTraceBucket out = {
+            bucket->name,     bucket->trainable,  bucket->elements,   params,
+            bucket->n_params, bucket->shard,      bucket->master,     bucket->moment1,
+            bucket->moment2,  bucket->grad_shard, bucket->writes, bucket->lookups};
         fg_vec_push(cx->arena, &cx->out->buckets, out);
     }
 }

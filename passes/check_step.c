@@ -1,6 +1,7 @@
 /* The rules of a training step, on top of the contents of memory: a gathered copy is gathered once
  * and released once, in turn; each slice of a gradient buffer is written, then added to, then
- * reduced once with all slices in place; each trainable bucket is updated exactly once a period,
+ * reduced once with all slices in place; rows of lookups are exchanged, and added once to the
+ * reduced gradient; each trainable bucket is updated exactly once a period,
  * with the reductions of all micro-steps of one step; the norm counts each bucket once, after its
  * last reduction, and is complete before it is used.
  *
@@ -31,7 +32,8 @@ enum {
     R_NORM_TWICE,
     R_NORM_FIRST,
     R_CLIP,
-    R_LOSS
+    R_LOSS,
+    R_ROWS
 };
 
 static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
@@ -123,6 +125,7 @@ static void grad_buffer(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(walk->check, node, R_BEGUN, "it begins %s again before its reduction",
                       text(walk, buffer));
     walk->open[buffer] = true;
+    walk->writes[buffer] = 0;
 }
 
 void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
@@ -130,6 +133,7 @@ void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
     FgCheck *check = walk->check;
     FgCheckSpan span = walk->space->spans[value];
     uint32_t root = check->root[value];
+    walk->writes[root]++;
     if (span.lo >= span.hi)
         return;
     uint32_t at = fg_check_cells_find(&walk->cells, span.lo);
@@ -205,12 +209,65 @@ static void check_parts(FgCheckWalk *walk, const FgTraceNode *node, const FgTrac
                           "it reduces %s before the gradient of \"%s\" is written there",
                           text(walk, buffer), param->name);
     }
+    if (bucket->writes != FG_NO_ID && walk->writes[buffer] != bucket->writes)
+        fg_check_fail(walk->check, node, R_PART, "it reduces %s after %u of %u contributions",
+                      text(walk, buffer), walk->writes[buffer], bucket->writes);
     FgCheckSpan span = walk->space->spans[buffer];
     if (span.lo >= span.hi)
         return;
     fg_check_cells_split(&walk->cells, span);
     for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&walk->cells, i))
         ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
+}
+
+/* A reduction or a lookup begins the gradient slice of a step, or adds to it. */
+static void add_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
+{
+    FgCheck *check = walk->check;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    bool begun = state->reductions || state->lookups;
+    if (!check->updates[node->id]) {
+        if (begun && !state->used)
+            fg_check_fail(
+                check, node, R_UNUSED,
+                "it overwrites the reduced gradient of %s that no update has used; it must "
+                "accumulate, or follow the update",
+                walk->trace->buckets.data[node->bucket].name);
+        state->reductions = state->lookups = 0;
+        state->used = false;
+        state->gradient = slice;
+    } else if (!begun || state->used || state->gradient != slice) {
+        fg_check_fail(check, node, R_ADDS, "it adds to %s, which holds no gradient of this step",
+                      text(walk, slice));
+    }
+}
+
+/* Reductions of a step. */
+static uint32_t reductions_of(const FgCheckWalk *walk, const FgTraceBucket *bucket)
+{
+    return bucket->writes ? walk->micro_steps : 0;
+}
+
+/* Are all reductions and lookups of all micro-steps in the gradient slice? */
+static bool is_complete(const FgCheckWalk *walk, uint32_t index)
+{
+    const FgTraceBucket *bucket = &walk->trace->buckets.data[index];
+    const FgCheckBucket *state = &walk->buckets[index];
+    return state->reductions == reductions_of(walk, bucket) &&
+           state->lookups == walk->micro_steps * bucket->lookups;
+}
+
+/* "2 of 3 reductions", with lookups where there are any. */
+static const char *parts_text(const FgCheckWalk *walk, uint32_t index)
+{
+    const FgTraceBucket *bucket = &walk->trace->buckets.data[index];
+    const FgCheckBucket *state = &walk->buckets[index];
+    FgArena *arena = walk->check->arena;
+    const char *reductions = fg_arena_printf(arena, "%u of %u reductions", state->reductions,
+                                             reductions_of(walk, bucket));
+    return bucket->lookups ? fg_arena_printf(arena, "%s and %u of %u lookups", reductions,
+                                             state->lookups, walk->micro_steps * bucket->lookups)
+                           : reductions;
 }
 
 static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
@@ -232,21 +289,60 @@ static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(check, node, R_SIZE, "%s and %s do not have the sizes of bucket %s",
                       text(walk, buffer), text(walk, slice), bucket->name);
     check_parts(walk, node, bucket, buffer);
-    if (!check->updates[node->id]) {
-        if (state->reductions && !state->used)
-            fg_check_fail(
-                check, node, R_UNUSED,
-                "it overwrites the reduced gradient of %s that no update has used; it must "
-                "accumulate, or follow the update",
-                bucket->name);
-        state->reductions = 0;
-        state->used = false;
-        state->gradient = slice;
-    } else if (!state->reductions || state->used || state->gradient != slice) {
-        fg_check_fail(check, node, R_ADDS, "it adds to %s, which holds no gradient of this step",
-                      text(walk, slice));
-    }
+    add_part(walk, node, slice);
+    if (state->lookups != state->reductions * bucket->lookups)
+        fg_check_fail(check, node, R_ROWS,
+                      "it reduces a gradient of %s before the lookups of the micro-step before",
+                      bucket->name);
     state->reductions++;
+}
+
+/* The rows of all ranks, or their ids: exchanged, and not added yet. */
+static void take_rows(FgCheckWalk *walk, const FgTraceNode *node, uint32_t operand)
+{
+    uint32_t rows = walk->check->root[operand];
+    if (fg_check_maker(walk, rows) != FG_TRACE_EXCHANGE || !walk->open[rows])
+        fg_check_fail(walk->check, node, R_ROWS,
+                      "it adds %s, which was not exchanged or was added already: gradients would "
+                      "count twice",
+                      text(walk, rows));
+    walk->open[rows] = false;
+}
+
+/* Sums run in one order, whatever the schedule: of each micro-step the reduction, then lookups. */
+static void lookup_dw(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    const FgTraceBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    uint32_t slice = node->results[0];
+    take_rows(walk, node, node->operands[0]);
+    take_rows(walk, node, node->operands[1]);
+    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
+        fg_check_fail(check, node, R_SIZE, "%s does not have the size of a slice of bucket %s",
+                      text(walk, slice), bucket->name);
+    add_part(walk, node, slice);
+    if (bucket->writes && state->lookups >= state->reductions * bucket->lookups)
+        fg_check_fail(check, node, R_ROWS,
+                      "it adds a lookup's rows to %s before the reduction of the micro-step, or a "
+                      "second time",
+                      text(walk, slice));
+    state->lookups++;
+}
+
+static void exchange(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    uint32_t all = check->root[node->results[0]], own = node->operands[0];
+    if (value_at(walk, all)->bytes != value_at(walk, own)->bytes * walk->trace->ranks)
+        fg_check_fail(check, node, R_SIZE, "%s is not %u times as large as %s", text(walk, all),
+                      walk->trace->ranks, text(walk, own));
+    if (walk->open[all])
+        fg_check_fail(check, node, R_ROWS, "it exchanges %s again before a lookup adds it",
+                      text(walk, all));
+    walk->open[all] = true;
 }
 
 /* ---- norm, clipping, loss ---- */
@@ -258,8 +354,7 @@ static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
     if (!bucket)
         return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
-    if (check->content[node->operands[0]] != state->gradient ||
-        state->reductions != walk->micro_steps)
+    if (check->content[node->operands[0]] != state->gradient || !is_complete(walk, node->bucket))
         fg_check_fail(check, node, R_NORM,
                       "it counts the gradient of %s before the reductions of all micro-steps",
                       bucket->name);
@@ -361,12 +456,14 @@ static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
                       bucket->name);
     if (fg_check_skipped(walk, node))
         return;
-    if (state->reductions != walk->micro_steps ||
-        check->content[node->operands[0]] != state->gradient)
+    if (check->content[node->operands[0]] != state->gradient)
         fg_check_fail(check, node, R_PARTIAL,
-                      "it updates bucket %s with %u of %u reductions of a step", bucket->name,
-                      check->content[node->operands[0]] == state->gradient ? state->reductions : 0,
-                      walk->micro_steps);
+                      "it updates bucket %s from %s, which is not its "
+                      "reduced gradient",
+                      bucket->name, text(walk, node->operands[0]));
+    else if (!is_complete(walk, node->bucket))
+        fg_check_fail(check, node, R_PARTIAL, "it updates bucket %s with %s of a step",
+                      bucket->name, parts_text(walk, node->bucket));
     else if (state->used)
         fg_check_fail(check, node, R_TWICE, "it applies a gradient of bucket %s a second time",
                       bucket->name);
@@ -383,6 +480,7 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
         void (*rule)(FgCheckWalk *walk, const FgTraceNode *node);
     } rules[] = {{FG_TRACE_GATHER, gather},           {FG_TRACE_RELEASE, release},
                  {FG_TRACE_GRAD_BUFFER, grad_buffer}, {FG_TRACE_REDUCE_SCATTER, reduce_scatter},
+                 {FG_TRACE_EXCHANGE, exchange},       {FG_TRACE_LOOKUP_DW, lookup_dw},
                  {FG_TRACE_NORM_ADD, norm_add},       {FG_TRACE_ALL_REDUCE, all_reduce},
                  {FG_TRACE_CLIP_FACTOR, clip_factor}, {FG_TRACE_ADAMW, adamw},
                  {FG_TRACE_LOSS_ADD, loss_add}};
@@ -417,9 +515,9 @@ static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
     if (!state->updates)
         fg_check_fail_module(walk->check, "%s does not update bucket %s", where, bucket->name);
     bool pending = walk->trace->clips && !flush;
-    if (!flush && state->reductions != walk->micro_steps)
-        fg_check_fail_module(walk->check, "%s ends with %u of %u reductions of bucket %s", where,
-                             state->reductions, walk->micro_steps, bucket->name);
+    if (!flush && !is_complete(walk, index))
+        fg_check_fail_module(walk->check, "%s ends with %s of bucket %s", where,
+                             parts_text(walk, index), bucket->name);
     else if (pending && state->used)
         fg_check_fail_module(walk->check, "%s does not reduce the gradient of bucket %s", where,
                              bucket->name);
@@ -449,7 +547,9 @@ void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
 {
     for (uint32_t i = 0; i < walk->trace->buffers.len; i++) {
         if (walk->open[i])
-            fg_check_fail_module(walk->check, "@%s never reduces %s", func->name, text(walk, i));
+            fg_check_fail_module(walk->check, "@%s never %s %s", func->name,
+                                 fg_check_maker(walk, i) == FG_TRACE_EXCHANGE ? "adds" : "reduces",
+                                 text(walk, i));
         walk->open[i] = false;
     }
 }

@@ -57,6 +57,49 @@ void fg_params_with_gradient(const FgModule *graph, bool *out)
     }
 }
 
+/* The lookup whose gradient is this contribution and nothing else, or NULL. */
+static const FgNode *lookup_of(const FgModule *m, const FgNode *grad, const uint32_t *n_uses)
+{
+    uint32_t g = grad->operands[0];
+    const FgValue *value = &m->values.data[g];
+    const FgType *type = m->params.data[fg_node_attr(grad, "param")->i].type;
+    if (value->kind != FG_VALUE_RESULT || n_uses[g] != 1 ||
+        fg_type_elements(value->type) != fg_type_elements(type))
+        return NULL;
+    const FgNode *def = &m->nodes.data[value->def];
+    return def->op == FG_OP_embedding_dw ? def : NULL;
+}
+
+uint32_t *fg_rows_travel(FgArena *arena, const FgModule *m, uint32_t ranks)
+{
+    uint32_t *param = FG_NEW_ARRAY(arena, uint32_t, m->values.len + 1);
+    uint32_t *n_uses = FG_NEW_ARRAY(arena, uint32_t, m->values.len + 1);
+    int64_t *tokens = FG_NEW_ARRAY(arena, int64_t, m->params.len + 1);
+    const FgIdVec *order = &fg_func((FgModule *)m, "step")->order;
+    for (uint32_t v = 0; v < m->values.len; v++)
+        param[v] = FG_NO_ID;
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &m->nodes.data[order->data[i]];
+        for (uint32_t k = 0; k < node->n_operands; k++)
+            if (node->operands[k] != FG_NO_ID)
+                n_uses[node->operands[k]]++;
+    }
+    for (int pass = 0; pass < 2; pass++) { /* count the tokens of each table, then decide */
+        for (uint32_t i = 0; i < order->len; i++) {
+            const FgNode *grad = &m->nodes.data[order->data[i]];
+            const FgNode *dw = grad->op == FG_OP_grad ? lookup_of(m, grad, n_uses) : NULL;
+            if (!dw)
+                continue;
+            uint32_t p = (uint32_t)fg_node_attr(grad, "param")->i;
+            if (pass == 0)
+                tokens[p] += fg_type_elements(m->values.data[dw->operands[0]].type);
+            else if (tokens[p] <= (fg_node_attr(dw, "vocab")->i - 1) / (int64_t)ranks)
+                param[grad->operands[0]] = p;
+        }
+    }
+    return param;
+}
+
 uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph)
 {
     uint32_t *base = FG_NEW_ARRAY(arena, uint32_t, graph->values.len + 1);

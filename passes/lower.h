@@ -44,6 +44,12 @@ uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32
  * `out[param]`. */
 void fg_params_with_gradient(const FgModule *graph, bool *out);
 
+/* Value of an embedding_dw whose rows travel instead of its dense gradient -> the parameter;
+ * FG_NO_ID for all others. They do where the tokens that the ranks look up in a table are fewer
+ * than its rows: from the graph and the number of ranks alone, whatever the plan. Graph and dist
+ * level, while contributions are `grad` nodes. */
+uint32_t *fg_rows_travel(FgArena *arena, const FgModule *module, uint32_t ranks);
+
 /* Value -> parameter whose memory it names (parameters themselves and views of them), or FG_NO_ID.
  * Graph level. */
 uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);

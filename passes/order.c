@@ -36,6 +36,8 @@ static FgStream stream_of(FgOp op)
     case FG_OP_gather:
         return FG_STREAM_GATHER;
     case FG_OP_reduce_scatter:
+    case FG_OP_exchange:
+    case FG_OP_lookup_dw:
     case FG_OP_all_reduce:
     case FG_OP_clip_factor:
         return FG_STREAM_REDUCE;

@@ -8,6 +8,14 @@
  *   %dw = linear_dw %x, %dy           %g  = grad_buffer
  *   grad %dw {param = 3}         ->   %dw = linear_dw %x, %dy         in %g+256
  *                                     %s  = reduce_scatter %g
+ *
+ * The gradient of a lookup whose rows travel (fg_rows_travel) never enters the buffer, which need
+ * not wait for it: the rows of all ranks are exchanged, and each rank adds those that lie in its
+ * slice, after the reduction.
+ *
+ *   %dw = embedding_dw %ids, %dy      %i = exchange %ids
+ *   grad %dw {param = 0}         ->   %r = exchange %dy
+ *                                     %s = lookup_dw %i, %r
  */
 #include "passes/lower.h"
 
@@ -17,11 +25,15 @@ typedef struct Cx {
     FgModule *m;
     FgArena *scratch;
     FgIdVec order;
-    uint32_t *target; /* value -> parameter whose gradient its node writes in place, or FG_NO_ID */
-    uint32_t *n_uses; /* of values */
-    uint32_t *left;   /* bucket -> contributions still to come */
-    uint32_t *buffer; /* bucket -> open gradient buffer, or FG_NO_ID */
-    bool *written;    /* parameter -> has a contribution */
+    uint32_t *target;  /* value -> parameter whose gradient its node writes in place, or FG_NO_ID */
+    uint32_t *travels; /* value -> parameter whose lookup it is, where rows travel, or FG_NO_ID */
+    uint32_t *n_uses;  /* of values */
+    uint32_t *left;    /* bucket -> contributions still to come */
+    uint32_t *buffer;  /* bucket -> open gradient buffer, or FG_NO_ID */
+    bool *dense;       /* parameter -> has a contribution to a buffer */
+    bool *written;     /* parameter -> has one already */
+    bool *begun;       /* bucket -> its gradient slice has a part */
+    FgIdVec *waiting;  /* bucket -> lookups that wait for its reduction */
 } Cx;
 
 static bool writes_in_place(const Cx *cx, uint32_t value, const FgParam *param)
@@ -48,15 +60,63 @@ static void find_targets(Cx *cx, const FgIdVec *old)
         if (node->op != FG_OP_grad)
             continue;
         uint32_t p = (uint32_t)fg_node_attr(node, "param")->i;
+        FgBucket *b = &m->buckets.data[m->params.data[p].bucket];
+        if (cx->travels[node->operands[0]] == p) {
+            b->lookups++;
+            continue;
+        }
         cx->left[m->params.data[p].bucket]++;
+        cx->dense[p] = true;
         if (writes_in_place(cx, node->operands[0], &m->params.data[p]))
             cx->target[node->operands[0]] = p;
     }
+    for (uint32_t b = 0; b < m->buckets.len; b++)
+        m->buckets.data[b].writes = cx->left[b];
 }
 
 static FgBuilder builder_at(Cx *cx, const FgNode *node, const char *name)
 {
     return (FgBuilder){cx->m, &cx->order, node->loc, name, node->phase, node->layer, node->id};
+}
+
+static void place_in_buffer(Cx *cx, uint32_t value, uint32_t p)
+{
+    FgModule *m = cx->m;
+    const FgParam *param = &m->params.data[p];
+    FgValue *v = fg_value(m, value);
+    v->root = cx->buffer[param->bucket];
+    v->root_offset = param->bucket_offset * fg_dtype_bytes(m->numerics.wire);
+    v->mem = FG_MEM_GRADIENTS;
+}
+
+static uint32_t new_slice(Cx *cx, uint32_t p)
+{
+    FgModule *m = cx->m;
+    const FgParam *param = &m->params.data[p];
+    const FgType *type = fg_type(m, m->numerics.wire, param->type->rank, param->type->dims);
+    uint32_t slice = fg_add_value(m, param->name, type);
+    place_in_buffer(cx, slice, p);
+    return slice;
+}
+
+/* Parameters of the bucket that lookups alone contribute to: zero until their rows come. */
+static void clear_looked_up(Cx *cx, uint32_t bucket, const FgNode *at)
+{
+    FgModule *m = cx->m;
+    for (uint32_t i = 0; i < m->buckets.data[bucket].n_params; i++) {
+        uint32_t p = m->buckets.data[bucket].params[i];
+        if (cx->dense[p])
+            continue;
+        uint32_t slice = new_slice(cx, p);
+        const FgType *type = fg_value(m, slice)->type;
+        FgBuilder build = builder_at(cx, at, m->params.data[p].name);
+        FgNode *node = fg_node_new(&build, FG_OP_full, NULL, 0);
+        fg_node_set_ints(m, node, "shape", type->dims, type->rank);
+        fg_node_set_float(m, node, "value", 0);
+        fg_node_set_word(m, node, "dtype", fg_dtype_name(type->dtype));
+        fg_node_finish_into(&build, node, &slice, 1);
+        m->buckets.data[bucket].writes++;
+    }
 }
 
 static void open_buffer(Cx *cx, uint32_t bucket, const FgNode *at)
@@ -74,17 +134,55 @@ static void open_buffer(Cx *cx, uint32_t bucket, const FgNode *at)
     node->bucket = bucket;
     fg_node_finish_into(&build, node, &buffer, 1);
     cx->buffer[bucket] = buffer;
+    clear_looked_up(cx, bucket, at);
 }
 
-static void place_in_buffer(Cx *cx, uint32_t value, uint32_t p)
+/* ---- lookups ---- */
+
+static uint32_t exchange(Cx *cx, FgBuilder *build, uint32_t x, const FgType *type)
 {
     FgModule *m = cx->m;
-    const FgParam *param = &m->params.data[p];
-    FgValue *v = fg_value(m, value);
-    v->root = cx->buffer[param->bucket];
-    v->root_offset = param->bucket_offset * fg_dtype_bytes(m->numerics.wire);
-    v->mem = FG_MEM_GRADIENTS;
+    const char *name = fg_arena_printf(m->arena, "%s.all", fg_value(m, x)->name);
+    uint32_t all = fg_add_value(m, name, type);
+    fg_value(m, all)->mem = FG_MEM_GRADIENTS;
+    FgNode *node = fg_node_new(build, FG_OP_exchange, &x, 1);
+    fg_node_finish_into(build, node, &all, 1);
+    return all;
 }
+
+static void emit_lookup(Cx *cx, uint32_t id)
+{
+    FgModule *m = cx->m;
+    FgNode dw = *fg_node(m, id);
+    const FgParam *param = &m->params.data[cx->travels[dw.results[0]]];
+    const FgBucket *b = &m->buckets.data[param->bucket];
+    const FgType *rows = fg_value(m, dw.operands[1])->type;
+    int64_t dims[] = {fg_type_rows(rows) * m->ranks, fg_type_cols(rows)};
+    FgBuilder build = builder_at(cx, &dw, dw.name);
+    build.origin = dw.origin;
+    uint32_t all[2];
+    all[0] = exchange(cx, &build, dw.operands[0], fg_type(m, FG_I32, 1, dims));
+    all[1] = exchange(cx, &build, dw.operands[1], fg_type(m, rows->dtype, 2, dims));
+    FgNode *node = fg_node_new(&build, FG_OP_lookup_dw, all, 2);
+    node->bucket = param->bucket;
+    fg_node_set_int(m, node, "vocab", fg_node_attr(&dw, "vocab")->i);
+    fg_node_set_int(m, node, "first", (int64_t)param->bucket_offset);
+    fg_node_set_int(m, node, "padding_idx", fg_node_attr(&dw, "padding_idx")->i);
+    fg_node_set_int(m, node, "accumulate", cx->begun[param->bucket]);
+    fg_node_finish_into(&build, node, &b->grad_shard, 1);
+    cx->begun[param->bucket] = true;
+}
+
+/* The lookups of a bucket that wait, once nothing dense is still to come. */
+static void emit_lookups(Cx *cx, uint32_t bucket)
+{
+    FgIdVec *waiting = &cx->waiting[bucket];
+    for (uint32_t i = 0; i < waiting->len && cx->left[bucket] == 0; i++)
+        emit_lookup(cx, waiting->data[i]);
+    waiting->len = cx->left[bucket] == 0 ? 0 : waiting->len;
+}
+
+/* ---- the order ---- */
 
 /* One contribution has been written; after the last the bucket is reduced. */
 static void contributed(Cx *cx, uint32_t p, const FgNode *at)
@@ -99,6 +197,8 @@ static void contributed(Cx *cx, uint32_t p, const FgNode *at)
     FgNode *node = fg_node_new(&build, FG_OP_reduce_scatter, &cx->buffer[bucket], 1);
     node->bucket = bucket;
     fg_node_finish_into(&build, node, &b->grad_shard, 1);
+    cx->begun[bucket] = true;
+    emit_lookups(cx, bucket);
 }
 
 static void copy_node(Cx *cx, uint32_t id)
@@ -106,6 +206,13 @@ static void copy_node(Cx *cx, uint32_t id)
     FgModule *m = cx->m;
     FgNode node = *fg_node(m, id);
     uint32_t p = node.n_results > 0 ? cx->target[node.results[0]] : FG_NO_ID;
+    uint32_t looked_up = node.n_results > 0 ? cx->travels[node.results[0]] : FG_NO_ID;
+    if (looked_up != FG_NO_ID) {
+        uint32_t bucket = m->params.data[looked_up].bucket;
+        fg_vec_push(cx->scratch, &cx->waiting[bucket], id);
+        emit_lookups(cx, bucket);
+        return;
+    }
     if (p != FG_NO_ID) {
         open_buffer(cx, m->params.data[p].bucket, &node);
         place_in_buffer(cx, node.results[0], p);
@@ -121,18 +228,25 @@ static void write_gradient(Cx *cx, uint32_t id)
     FgModule *m = cx->m;
     FgNode grad = *fg_node(m, id);
     uint32_t g = grad.operands[0], p = (uint32_t)fg_node_attr(&grad, "param")->i;
-    if (cx->target[g] == p)
+    if (cx->target[g] == p || cx->travels[g] == p)
         return;
     open_buffer(cx, m->params.data[p].bucket, &grad);
-    const FgParam *param = &m->params.data[p];
-    const FgType *type = fg_type(m, m->numerics.wire, param->type->rank, param->type->dims);
-    uint32_t slice = fg_add_value(m, param->name, type);
-    place_in_buffer(cx, slice, p);
+    uint32_t slice = new_slice(cx, p);
     FgBuilder build = builder_at(cx, &grad, grad.name);
     FgNode *node = fg_node_new(&build, FG_OP_grad_write, &g, 1);
     fg_node_set_int(m, node, "accumulate", cx->written[p]);
     fg_node_finish_into(&build, node, &slice, 1);
     contributed(cx, p, &grad);
+}
+
+static uint32_t *travelling(FgPassCx *pass)
+{
+    FgModule *m = pass->module;
+    if (m->numerics.lookup == FG_LOOKUP_ROWS)
+        return fg_rows_travel(pass->scratch, m, m->ranks);
+    uint32_t *none = FG_NEW_ARRAY(pass->scratch, uint32_t, m->values.len + 1);
+    memset(none, 0xff, m->values.len * sizeof *none);
+    return none;
 }
 
 FgPassResult fg_pass_reduce(FgPassCx *pass)
@@ -149,7 +263,11 @@ FgPassResult fg_pass_reduce(FgPassCx *pass)
     cx.left = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     cx.buffer = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     memset(cx.buffer, 0xff, m->buckets.len * sizeof *cx.buffer);
+    cx.dense = FG_NEW_ARRAY(pass->scratch, bool, m->params.len + 1);
     cx.written = FG_NEW_ARRAY(pass->scratch, bool, m->params.len + 1);
+    cx.begun = FG_NEW_ARRAY(pass->scratch, bool, m->buckets.len + 1);
+    cx.waiting = FG_NEW_ARRAY(pass->scratch, FgIdVec, m->buckets.len + 1);
+    cx.travels = travelling(pass);
     find_targets(&cx, &old);
     for (uint32_t i = 0; i < old.len; i++) {
         if (fg_node(m, old.data[i])->op == FG_OP_grad)

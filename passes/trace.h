@@ -16,6 +16,8 @@ typedef enum FgTraceKind {
     FG_TRACE_RELEASE,
     FG_TRACE_GRAD_BUFFER,
     FG_TRACE_REDUCE_SCATTER,
+    FG_TRACE_EXCHANGE,
+    FG_TRACE_LOOKUP_DW,
     FG_TRACE_NORM_ADD,
     FG_TRACE_ALL_REDUCE,
     FG_TRACE_CLIP_FACTOR,
@@ -76,6 +78,7 @@ typedef struct FgTraceBucket {
     const FgTraceParam *params;
     uint32_t n_params;
     uint32_t shard, master, moment1, moment2, grad_shard; /* buffers, or FG_NO_ID */
+    uint32_t writes, lookups; /* that make its gradient, each micro-step; FG_NO_ID: any number */
 } FgTraceBucket;
 
 typedef struct FgTraceFunc {

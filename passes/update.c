@@ -26,6 +26,7 @@ typedef struct Cx {
     uint32_t n_map;
     uint32_t scalars, loss_sum, norm;
     bool clone, norm_begun;
+    uint32_t *parts; /* bucket -> parts of its gradient that this micro-step has still to add */
 } Cx;
 
 static uint32_t state_of(const FgModule *m, FgRole role)
@@ -195,11 +196,24 @@ static uint32_t clone_node(Cx *cx, uint32_t id)
     return cx->order.data[cx->order.len - 1];
 }
 
+/* A reduction or a lookup: the first part of the first micro-step begins the gradient slice, the
+ * last part of the last one completes it. */
+static void finish_part(Cx *cx, FgNode *node, const Body *body)
+{
+    uint32_t bucket = node->bucket;
+    bool adds = fg_node_attr(node, "accumulate")->i != 0;
+    fg_node_set_int(cx->m, node, "accumulate", adds || !body->first);
+    if (--cx->parts[bucket] == 0 && body->last)
+        emit_norm_and_update(cx, bucket);
+}
+
 static void emit_body(Cx *cx, const Body *body)
 {
     FgModule *m = cx->m;
     cx->order = (FgIdVec){0};
     cx->norm_begun = false;
+    for (uint32_t b = 0; b < m->buckets.len; b++)
+        cx->parts[b] = (m->buckets.data[b].writes > 0) + m->buckets.data[b].lookups;
     memset(cx->map, 0xff, cx->n_map * sizeof *cx->map);
     if (body->first && m->numerics.clip > 0)
         emit_pending_updates(cx);
@@ -213,11 +227,8 @@ static void emit_body(Cx *cx, const Body *body)
         FgNode *node = fg_node(m, id);
         if (node->n_results > 0 && node->results[0] == body_value(cx, loss))
             emit_loss_add(cx, body_value(cx, loss), body->first);
-        if (node->op != FG_OP_reduce_scatter)
-            continue;
-        fg_node_set_int(m, node, "accumulate", !body->first);
-        if (body->last)
-            emit_norm_and_update(cx, node->bucket);
+        if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_lookup_dw)
+            finish_part(cx, node, body);
     }
     if (body->last)
         emit_step_end(cx);
@@ -255,6 +266,7 @@ FgPassResult fg_pass_update(FgPassCx *pass)
     cx.scalars = state_of(m, FG_ROLE_SCALARS);
     cx.loss_sum = state_of(m, FG_ROLE_LOSS);
     cx.norm = state_of(m, FG_ROLE_NORM);
+    cx.parts = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     hoist_constants(&cx, &old);
     cast_masters(&cx);
     FgIdVec init = cx.order;

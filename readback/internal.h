@@ -90,6 +90,7 @@ typedef struct FgRbBucket {
     uint64_t dtype, elements, element_bytes;
     bool trainable;
     uint64_t shard, master, moment1, moment2, grad_shard, grad_bytes;
+    uint64_t writes, lookups; /* that make its gradient, each micro-step */
     const uint32_t *params;
     uint32_t n_params;
 } FgRbBucket;

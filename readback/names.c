@@ -388,7 +388,7 @@ static uint32_t write_value(FgRbNames *names, const FgRbEffect *effect, const ch
                       (FgRbBuffer){.bucket = FG_NO_ID});
 }
 
-/* The reduced slice of the bucket whose gradient buffer the call reduces. */
+/* The reduced slice of the bucket whose gradient buffer the call reduces, or whose rows it adds. */
 static uint32_t write_reduced(FgRbNames *names, const FgRbEffect *effect)
 {
     uint32_t slice =
@@ -409,7 +409,7 @@ uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect)
         return write_workspace(names, effect);
     if (names->kind == FG_TRACE_GATHER || names->kind == FG_TRACE_GRAD_BUFFER)
         id = write_copy(names, effect);
-    else if (names->kind == FG_TRACE_REDUCE_SCATTER)
+    else if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_LOOKUP_DW)
         id = write_reduced(names, effect);
     else if (effect->at < names->tables->state_bytes)
         id = write_state(names, effect, arg);

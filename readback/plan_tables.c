@@ -96,8 +96,9 @@ static void compare_bucket(Cx *cx, uint32_t row)
     const FgRbBucket *a = &cx->tables->buckets.data[row];
     const FgBucket *b = &cx->plan->buckets.data[row];
     if (strcmp(a->name, b->name) || a->elements != b->elements || a->dtype != (uint64_t)b->dtype ||
-        a->trainable != b->trainable || a->shard != address(cx->plan, b->shard) ||
-        a->master != address(cx->plan, b->master) || a->moment1 != address(cx->plan, b->moment1) ||
+        a->trainable != b->trainable || a->writes != b->writes || a->lookups != b->lookups ||
+        a->shard != address(cx->plan, b->shard) || a->master != address(cx->plan, b->master) ||
+        a->moment1 != address(cx->plan, b->moment1) ||
         a->moment2 != address(cx->plan, b->moment2) ||
         a->grad_shard != address(cx->plan, b->grad_shard))
         DIFFER(cx, "bucket %s is not as in the plan", a->name);

@@ -84,7 +84,7 @@ static void read_settings(Cx *cx)
     FgRbTables *out = cx->out;
     const FgRbTable *program = &cx->source->program;
     const FgRbCell *clip = fg_rb_cell(program, 0, "clip");
-    if (setting(cx, "abi") != 1)
+    if (setting(cx, "abi") != 2)
         FAIL(cx, program->loc, "the program is written for another runtime interface");
     out->fingerprint = setting(cx, "fingerprint");
     out->ranks = setting(cx, "ranks");
@@ -281,7 +281,9 @@ static void read_bucket(Cx *cx, const FgRbTable *table, uint32_t row, const FgRb
                          .moment1 = whole(cx, table, row, "moment1"),
                          .moment2 = whole(cx, table, row, "moment2"),
                          .grad_shard = whole(cx, table, row, "grad_shard"),
-                         .grad_bytes = whole(cx, table, row, "grad_bytes")};
+                         .grad_bytes = whole(cx, table, row, "grad_bytes"),
+                         .writes = whole(cx, table, row, "writes"),
+                         .lookups = whole(cx, table, row, "lookups")};
     uint64_t first = whole(cx, table, row, "params_first"), n = whole(cx, table, row, "n_params");
     bucket.element_bytes = bucket.dtype <= 2 ? fg_rb_dtype_bytes(bucket.dtype) : 0;
     if (!bucket.element_bytes || !bucket.elements || bucket.elements % cx->out->ranks ||
@@ -292,6 +294,11 @@ static void read_bucket(Cx *cx, const FgRbTable *table, uint32_t row, const FgRb
     }
     if (!inside(first, n, list ? list->n_rows : 0)) {
         FAIL(cx, loc, "the parameters of bucket %s lie outside their table", bucket.name);
+        return;
+    }
+    if (bucket.writes > UINT32_MAX / 8 || bucket.lookups > UINT32_MAX / 8 ||
+        (bucket.writes + bucket.lookups > 0) != bucket.trainable) {
+        FAIL(cx, loc, "bucket %s cannot have a gradient of so many parts", bucket.name);
         return;
     }
     bucket.n_params = (uint32_t)n;

@@ -213,6 +213,7 @@ static FgTraceKind kind_of(const char *entry)
         FgTraceKind kind;
     } kinds[] = {{"gather", FG_TRACE_GATHER},           {"release", FG_TRACE_RELEASE},
                  {"grad_buffer", FG_TRACE_GRAD_BUFFER}, {"reduce_scatter", FG_TRACE_REDUCE_SCATTER},
+                 {"exchange", FG_TRACE_EXCHANGE},       {"lookup_dw", FG_TRACE_LOOKUP_DW},
                  {"norm_add", FG_TRACE_NORM_ADD},       {"all_reduce", FG_TRACE_ALL_REDUCE},
                  {"clip_factor", FG_TRACE_CLIP_FACTOR}, {"adamw", FG_TRACE_ADAMW},
                  {"loss_add", FG_TRACE_LOSS_ADD}};
@@ -505,7 +506,9 @@ static void add_buckets(Cx *cx)
                              buffer_of_state(cx, FG_ROLE_MASTER, i),
                              buffer_of_state(cx, FG_ROLE_MOMENT1, i),
                              buffer_of_state(cx, FG_ROLE_MOMENT2, i),
-                             buffer_of_state(cx, FG_ROLE_GRAD_SHARD, i)};
+                             buffer_of_state(cx, FG_ROLE_GRAD_SHARD, i),
+                             (uint32_t)bucket->writes,
+                             (uint32_t)bucket->lookups};
         fg_vec_push(cx->arena, &cx->out->buckets, out);
     }
 }

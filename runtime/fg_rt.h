@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define FG_RT_ABI 1
+#define FG_RT_ABI 2
 #define FG_RT_NONE UINT64_MAX /* an operand that is not there */
 
 /* What a call reads and writes, on which communicator; grammar in docs/runtime.md. */
@@ -101,6 +101,9 @@ typedef struct FgRtBucket {
      * pending update's gradient from one step to the next; otherwise its memory is free between
      * steps. */
     uint64_t grad_shard, grad_bytes;
+    /* What makes that slice, each micro-step: contributions to the gradient buffer, and lookup_dw
+     * calls. */
+    uint32_t writes, lookups;
 } FgRtBucket;
 
 typedef struct FgRtInput {

@@ -59,6 +59,20 @@ void fg_cost_embedding(const FgModule *m, const FgNode *node, FgCost *cost)
     *cost = (FgCost){.read_bytes = ids + out, .write_bytes = out};
 }
 
+/* All rows are read to be sorted, but a rank adds its share of them. */
+void fg_cost_lookup_dw(const FgModule *m, const FgNode *node, FgCost *cost)
+{
+    const FgType *ids = fg_ops_in(m, node, 0), *rows = fg_ops_in(m, node, 1);
+    const FgType *shard = fg_ops_out(m, node, 0);
+    double own = (double)fg_type_elements(rows) / (m->ranks ? m->ranks : 1);
+    double sums = own * fg_dtype_bytes(shard->dtype);
+    bool accumulate = fg_node_attr(node, "accumulate")->i != 0;
+    *cost = (FgCost){.vector_flops = own,
+                     .read_bytes =
+                         (double)fg_type_bytes(ids) + own * fg_dtype_bytes(rows->dtype) + sums,
+                     .write_bytes = accumulate ? sums : sums + (double)fg_type_bytes(shard)};
+}
+
 /* Fresh: the whole table is zeroed, then the named rows are added to. */
 void fg_cost_embedding_dw(const FgModule *m, const FgNode *node, FgCost *cost)
 {

@@ -1,4 +1,5 @@
-/* Embedding lookup and its gradient. */
+/* Embedding lookup and its gradient: of the whole table, or of a rank's slice from the rows of all
+ * ranks. */
 #include <inttypes.h>
 
 #include "runtime/host/elements.h"
@@ -50,20 +51,46 @@ static const uint32_t *sort_tokens(const int32_t *ids, uint64_t n, uint32_t *ord
     return order;
 }
 
-/* One row of the gradient: the sum of dy[tokens[0..n)], by column chunks. */
+/* Columns [begin, end) of one row of the gradient: the sum of dy[tokens[0..n)], by chunks, into
+ * dw[to...]. */
 static void sum_row(const void *dy, uint64_t dt, const uint32_t *tokens, uint64_t n,
-                    uint64_t hidden, void *dw, uint64_t wire, uint64_t row, bool accumulate)
+                    uint64_t hidden, uint64_t begin, uint64_t end, void *dw, uint64_t wire,
+                    uint64_t to, bool accumulate)
 {
-    for (uint64_t col = 0; col < hidden; col += FG_CHUNK) {
-        uint64_t count = fg_min(FG_CHUNK, hidden - col);
+    for (uint64_t col = begin; col < end; col += FG_CHUNK) {
+        uint64_t count = fg_min(FG_CHUNK, end - col);
         float sum[FG_CHUNK] = {0}, scratch[FG_CHUNK];
         for (uint64_t t = 0; t < n; t++) {
             const float *from = fg_load(dy, dt, tokens[t] * hidden + col, count, scratch);
             for (uint64_t i = 0; i < count; i++)
                 sum[i] += from[i];
         }
-        fg_store_sum(dw, wire, row * hidden + col, count, sum, accumulate);
+        fg_store_sum(dw, wire, to + col - begin, count, sum, accumulate);
     }
+}
+
+/* The tokens by id, in the workspace; NULL after an error. */
+static const uint32_t *order_of(FgRtCx *cx, const int32_t *ids, uint64_t tokens, uint64_t vocab,
+                                uint64_t ws, uint64_t ws_bytes)
+{
+    if (tokens > UINT32_MAX) {
+        fg_rt_raise(cx, "%" PRIu64 " tokens in one call are too many", tokens);
+        return NULL;
+    }
+    FgWorkspace scratch = fg_workspace(cx, ws, ws_bytes);
+    if (!ids_are_valid(cx, ids, tokens, vocab) || !fg_workspace_holds(cx, scratch, 2 * tokens))
+        return NULL;
+    uint32_t *space = (uint32_t *)(void *)scratch.data;
+    return sort_tokens(ids, tokens, space, space + tokens);
+}
+
+/* One past the last token in order, from `begin`, that has the id of order[begin]. */
+static uint64_t same_id(const int32_t *ids, const uint32_t *order, uint64_t begin, uint64_t tokens)
+{
+    uint64_t end = begin + 1;
+    while (end < tokens && ids[order[end]] == ids[order[begin]])
+        end++;
+    return end;
 }
 
 void fg_host_embedding_dw(FgRtCx *cx, uint64_t ids, uint64_t dy, uint64_t dw, uint64_t tokens,
@@ -71,23 +98,40 @@ void fg_host_embedding_dw(FgRtCx *cx, uint64_t ids, uint64_t dy, uint64_t dw, ui
                           uint64_t wire, uint64_t accumulate, uint64_t ws, uint64_t ws_bytes)
 {
     const int32_t *id = fg_at(cx, ids);
-    if (tokens > UINT32_MAX) {
-        fg_rt_raise(cx, "%" PRIu64 " tokens in one call are too many", tokens);
-        return;
-    }
-    FgWorkspace scratch = fg_workspace(cx, ws, ws_bytes);
-    if (!ids_are_valid(cx, id, tokens, vocab) || !fg_workspace_holds(cx, scratch, 2 * tokens))
+    const uint32_t *order = order_of(cx, id, tokens, vocab, ws, ws_bytes);
+    if (!order)
         return;
     if (!accumulate)
         memset(fg_at(cx, dw), 0, vocab * hidden * fg_rt_dtype_bytes(wire));
-    uint32_t *space = (uint32_t *)(void *)scratch.data;
-    const uint32_t *order = sort_tokens(id, tokens, space, space + tokens);
     for (uint64_t begin = 0, end; begin < tokens; begin = end) {
-        int32_t row = id[order[begin]];
-        for (end = begin + 1; end < tokens && id[order[end]] == row; end++)
-            ;
-        if ((uint64_t)row != padding)
-            sum_row(fg_at(cx, dy), dt, order + begin, end - begin, hidden, fg_at(cx, dw), wire,
-                    (uint64_t)row, accumulate != 0);
+        uint64_t row = (uint64_t)id[order[begin]];
+        end = same_id(id, order, begin, tokens);
+        if (row != padding)
+            sum_row(fg_at(cx, dy), dt, order + begin, end - begin, hidden, 0, hidden, fg_at(cx, dw),
+                    wire, row * hidden, accumulate != 0);
+    }
+}
+
+/* The part of a row that lies in the slice of elements [from, from + elements) of the bucket. */
+void fg_host_lookup_dw(FgRtCx *cx, uint64_t ids, uint64_t rows, uint64_t shard, uint64_t bucket,
+                       uint64_t tokens, uint64_t hidden, uint64_t vocab, uint64_t first,
+                       uint64_t elements, uint64_t padding, uint64_t dt, uint64_t shard_dt,
+                       uint64_t accumulate, uint64_t ws, uint64_t ws_bytes)
+{
+    (void)bucket;
+    const int32_t *id = fg_at(cx, ids);
+    const uint32_t *order = order_of(cx, id, tokens, vocab, ws, ws_bytes);
+    if (!order)
+        return;
+    uint64_t from = cx->rank * elements, to = from + elements;
+    if (!accumulate)
+        memset(fg_at(cx, shard), 0, elements * fg_rt_dtype_bytes(shard_dt));
+    for (uint64_t begin = 0, end; begin < tokens; begin = end) {
+        uint64_t row = (uint64_t)id[order[begin]], at = first + row * hidden;
+        end = same_id(id, order, begin, tokens);
+        uint64_t low = at < from ? from : at, high = fg_min(at + hidden, to);
+        if (row != padding && low < high)
+            sum_row(fg_at(cx, rows), dt, order + begin, end - begin, hidden, low - at, high - at,
+                    fg_at(cx, shard), shard_dt, low - from, accumulate != 0);
     }
 }

@@ -53,8 +53,12 @@ static bool begin(Case *c, uint64_t seed, int *failures)
     *c = (Case){fg_arena_new(), fg_arena_new(), NULL, seed, 0, failures};
     Random random = {seed};
     FgDiags *diags = fg_diags_new(c->arena);
-    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, random_below(&random, 2) ? 1.0 : 0.0,
-                           1 + random_below(&random, 4)};
+    FgNumerics numerics = {FG_F32,
+                           FG_F32,
+                           FG_F32,
+                           random_below(&random, 2) ? 1.0 : 0.0,
+                           1 + random_below(&random, 4),
+                           FG_LOOKUP_DENSE};
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),

@@ -48,7 +48,7 @@ typedef struct Case {
 
 static FgNumerics random_numerics(Random *r)
 {
-    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1};
+    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE};
     if (random_below(r, 2))
         n.compute = n.wire = FG_BF16;
     if (n.compute == FG_BF16 && random_below(r, 3) == 0)

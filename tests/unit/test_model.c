@@ -38,7 +38,7 @@ static const char good[] =
 
 static FgModelOptions options(void)
 {
-    return (FgModelOptions){.numerics = {FG_F32, FG_F32, FG_F32, 0, 1}};
+    return (FgModelOptions){.numerics = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE}};
 }
 
 /* The good text with the first `from` replaced. */

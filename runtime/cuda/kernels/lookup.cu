@@ -215,3 +215,110 @@ void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64
     });
     fg_launched(cx);
 }
+
+/* ---- the gradient of a lookup whose rows travel ---- */
+
+/* Copies where there is one rank. */
+void fg_cuda_exchange(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t all,
+                      uint64_t bytes)
+{
+    (void)node;
+    const void *from = fg_cuda_at(cx, x);
+    void *to = fg_cuda_at(cx, all);
+    if (cx->ranks == 1) {
+        fg_cuda_check(cx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
+                      "cudaMemcpyAsync");
+        return;
+    }
+    ncclResult_t result = ncclAllGather(from, to, bytes, ncclInt8, cx->reduce, stream);
+    if (result != ncclSuccess && result != ncclInProgress)
+        fg_cuda_raise(cx, "ncclAllGather: %s: %s", ncclGetErrorString(result),
+                      ncclGetLastError(NULL));
+}
+
+/* Where a table and a rank's slice lie in their bucket, in elements. */
+typedef struct Slice {
+    uint64_t table, begin, end;
+} Slice;
+
+/* As sum_kernel, but of each row only what lies in the slice. V elements are inside or outside
+ * together: the launch sees to that. */
+template <class T, class W, int V>
+__global__ void __launch_bounds__(SUM_THREADS)
+    slice_kernel(const int32_t *ids, const T *rows, W *shard, uint64_t hidden, uint64_t vocab,
+                 uint64_t padding, Order in, Slice slice, bool accumulate)
+{
+    uint32_t t = blockIdx.x, n = in.count[t];
+    uint64_t col = ((uint64_t)blockIdx.y * SUM_THREADS + threadIdx.x) * V;
+    uint64_t row = ids[t] >= 0 && (uint64_t)ids[t] < vocab ? (uint64_t)ids[t] : 0;
+    uint64_t at = slice.table + row * hidden + col;
+    if (n == 0 || row == padding || col >= hidden || at < slice.begin || at >= slice.end)
+        return;
+    const uint32_t *tokens = in.order + in.start[t];
+    float sum[V] = {};
+    for (uint32_t k = 0; k < n; k += SUM_UNROLL) {
+        float d[SUM_UNROLL][V];
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            if (k + u < n)
+                fg_load<V>(rows + tokens[k + u] * hidden + col, d[u]);
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            if (k + u < n)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    sum[j] += d[u][j];
+    }
+    W *to = shard + (at - slice.begin);
+    if (accumulate) {
+        float old[V];
+        fg_load<V>(to, old);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            sum[j] = old[j] + sum[j];
+    }
+    fg_store<V>(to, sum);
+}
+
+/* All ranks' tokens are ordered as those of one batch are. */
+void fg_cuda_lookup_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids, uint64_t rows,
+                       uint64_t shard, uint64_t bucket, uint64_t tokens, uint64_t hidden,
+                       uint64_t vocab, uint64_t first, uint64_t elements, uint64_t padding,
+                       uint64_t dt, uint64_t shard_dt, uint64_t accumulate, uint64_t ws,
+                       uint64_t ws_bytes)
+{
+    (void)bucket;
+    const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
+    uint32_t *space = (uint32_t *)fg_cuda_at(cx, ws);
+    if (!accumulate)
+        fg_cuda_check(cx,
+                      cudaMemsetAsync(fg_cuda_at(cx, shard), 0, elements * fg_dtype_bytes(shard_dt),
+                                      stream),
+                      "cudaMemsetAsync");
+    if (!fg_rows_fit(cx, tokens) || hidden == 0)
+        return;
+    uint64_t need = 3 * tokens * sizeof *space;
+    if (!space || ws_bytes < need) {
+        fg_cuda_raise(cx, "the workspace has %" PRIu64 " bytes, %" PRIu64 " are needed",
+                      space ? ws_bytes : 0, need);
+        return;
+    }
+    Order order = {space, space + tokens, space + 2 * tokens};
+    Slice slice = {first, cx->rank * elements, (cx->rank + 1) * elements};
+    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_THREADS), ORDER_THREADS, 0, stream>>>(
+        id, (uint32_t)tokens, vocab, order, cx->device_error, node);
+    fg_with_floats(cx, dt, shard_dt, [&](auto a, auto b) {
+        typedef decltype(a) T;
+        typedef decltype(b) W;
+        const int V = sizeof(T) == 2 && sizeof(W) == 2 ? 8 : 4;
+        const T *from = (const T *)fg_cuda_at(cx, rows);
+        W *to = (W *)fg_cuda_at(cx, shard);
+        bool wide = hidden % V == 0 && first % V == 0 && elements % V == 0 && fg_aligned(from) &&
+                    fg_aligned(to);
+        dim3 grid((unsigned)tokens, (unsigned)fg_ceil(hidden, (wide ? V : 1) * SUM_THREADS));
+        auto *kernel = wide ? slice_kernel<T, W, V> : slice_kernel<T, W, 1>;
+        kernel<<<grid, SUM_THREADS, 0, stream>>>(id, from, to, hidden, vocab, padding, order, slice,
+                                                 accumulate != 0);
+    });
+    fg_launched(cx);
+}

@@ -5,7 +5,8 @@
 #include "tests/runtime/rig.h"
 #include "tests/unit/unit.h"
 
-enum { OWN = 5, MOST_RANKS = 3, SHARD = 0, WHOLE = 1024, SUM = 2048, LIMBS = 3072, BYTES = 4096 };
+enum { OWN = 5, MOST_RANKS = 3, SHARD = 0, WHOLE = 1024, SUM = 2048, LIMBS = 3072, BYTES = 8192 };
+enum { IDS = 4096, ALL_IDS = 5120, SCRATCH = 6144 };
 
 static Rig open_ranks(uint32_t ranks, FgRtOptions options)
 {
@@ -93,6 +94,89 @@ static void reduce_scatter_rounds_once(int *failures)
         CHECK(floats(&rig, rank, SUM + 64)[1] == 258);
     }
     rig_close(&rig);
+}
+
+/* ---- rows of lookups ---- */
+
+enum { TOKENS = 4, HIDDEN = 3, VOCAB = 7, FIRST = 2, PADDING = 5 };
+
+static uint64_t slice_of(uint32_t ranks)
+{
+    return (FIRST + VOCAB * HIDDEN + 2 + ranks - 1) / ranks; /* borders lie inside rows */
+}
+
+static uint64_t dtype_of(FgRtCx *cx)
+{
+    return fg_rt_program(cx)->clip > 0 ? FG_RT_BF16 : FG_RT_F32; /* any flag that bodies see */
+}
+
+static void lookup_body(FgRtCx *cx)
+{
+    uint64_t own = slice_of(n_ranks(cx)), tokens = (uint64_t)TOKENS * n_ranks(cx);
+    fg_rt_exchange(cx, 0, FG_REDUCE, IDS, ALL_IDS, TOKENS * 4);
+    fg_rt_exchange(cx, 1, FG_REDUCE, SHARD, WHOLE, TOKENS * HIDDEN * 4);
+    for (uint32_t adds = 0; adds < 2; adds++)
+        fg_rt_lookup_dw(cx, 2 + adds, FG_REDUCE, ALL_IDS, WHOLE, SUM, 0, tokens, HIDDEN, VOCAB,
+                        FIRST, own, PADDING, FG_RT_F32, dtype_of(cx), adds, SCRATCH, 512);
+}
+
+static int32_t token_of(uint32_t rank, uint32_t t)
+{
+    return (int32_t)((3 * rank + 2 * t) % VOCAB);
+}
+
+/* What element i of the bucket gets, added in rank and token order: 1 + 2^-24 + 2^-24 is 1. */
+static float row_sum(uint32_t ranks, uint64_t i)
+{
+    float sum = 0;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            uint64_t at = FIRST + (uint64_t)token_of(rank, t) * HIDDEN;
+            if (i >= at && i < at + HIDDEN && token_of(rank, t) != PADDING)
+                sum += rank + t ? 0x1p-24f * (float)(1 + rank) : 1.0f + (float)(i - at);
+        }
+    return sum;
+}
+
+static void check_lookup(Rig *rig, uint32_t ranks, bool narrow, int *failures)
+{
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        for (uint64_t i = 0, own = slice_of(ranks); i < own; i++) {
+            double sum = row_sum(ranks, rank * own + i);
+            if (narrow) {
+                uint32_t bits = (uint32_t)((uint16_t *)(void *)floats(rig, rank, SUM))[i] << 16;
+                float got;
+                memcpy(&got, &bits, sizeof got);
+                CHECK(got == rig_round(FG_RT_BF16, rig_round(FG_RT_BF16, sum) + sum));
+            } else {
+                CHECK(floats(rig, rank, SUM)[i] == rig_round(FG_RT_F32, sum + sum));
+            }
+        }
+}
+
+static void lookups_add_rows_to_slices(int *failures)
+{
+    for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            alarm(60);
+            FgRtProgram program = {
+                .abi = FG_RT_ABI, .ranks = ranks, .clip = narrow, .state_bytes = BYTES};
+            Rig rig = rig_open_program(&program, (FgRtOptions){.checked = 1});
+            for (uint32_t rank = 0; rank < ranks; rank++) {
+                for (uint32_t i = 0; i < slice_of(ranks); i++)
+                    floats(&rig, rank, SUM)[i] = 77; /* to be overwritten */
+                for (uint32_t t = 0; t < TOKENS; t++) {
+                    ((int32_t *)(void *)floats(&rig, rank, IDS))[t] = token_of(rank, t);
+                    for (uint32_t c = 0; c < HIDDEN; c++)
+                        floats(&rig, rank, SHARD)[t * HIDDEN + c] =
+                            rank + t ? 0x1p-24f * (float)(1 + rank) : 1.0f + (float)c;
+                }
+            }
+            rig_run(&rig, lookup_body);
+            rig_check_ok(&rig, "lookup_dw", failures);
+            check_lookup(&rig, ranks, narrow != 0, failures);
+            rig_close(&rig);
+        }
 }
 
 static void all_reduce_body(FgRtCx *cx)
@@ -309,7 +393,8 @@ static void memory_has_an_end(int *failures)
 
 UNIT_MAIN({"gather", gather},
           {"reduce_scatter_adds_in_rank_order", reduce_scatter_adds_in_rank_order},
-          {"reduce_scatter_rounds_once", reduce_scatter_rounds_once}, {"all_reduce", all_reduce},
+          {"reduce_scatter_rounds_once", reduce_scatter_rounds_once},
+          {"lookups_add_rows_to_slices", lookups_add_rows_to_slices}, {"all_reduce", all_reduce},
           {"all_reduce_refuses_other_types", all_reduce_refuses_other_types},
           {"many_collectives", many_collectives},
           {"every_fault_ends_every_rank", every_fault_ends_every_rank},

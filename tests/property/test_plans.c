@@ -44,6 +44,7 @@ typedef struct Case {
     FgNumerics numerics;
     FgRecompute recompute;
     Random random;
+    FgLookup lookup; /* of what was compiled last */
 } Case;
 
 static FgNumerics random_numerics(Random *r)
@@ -86,8 +87,11 @@ static bool begin(Case *c, uint64_t seed)
 static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, FgCompiled *out)
 {
     FgCompileOptions options = {schedule, c->recompute, memory, verify, NULL, NULL};
-    return fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
-           fg_diags_errors(c->diags) == 0;
+    bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
+              fg_diags_errors(c->diags) == 0;
+    if (out->module)
+        c->lookup = out->module->numerics.lookup;
+    return ok;
 }
 
 /* Every budget between the floor and plenty: fits, proved, never slower than zero3 where that fits.
@@ -122,6 +126,7 @@ static void check_budgets(Case *c, int *failures)
 
 static void every_plan_is_proved_and_never_worse(int *failures)
 {
+    uint32_t rows = 0; /* models whose lookups travel as rows */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -132,10 +137,12 @@ static void every_plan_is_proved_and_never_worse(int *failures)
         if (bad)
             say_errors(&c, seed);
         *failures += bad;
+        rows += c.lookup == FG_LOOKUP_ROWS;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
+    CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
 }
 
 /* The text of every stage reads back as the same text. */

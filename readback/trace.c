@@ -364,6 +364,24 @@ static void check_args(Cx *cx, const FgRbCall *call)
     cx->names.bucket = (uint32_t)bucket;
 }
 
+/* Rows are added to a parameter of the bucket, whole: its place and size are the call's. */
+static void check_lookup(Cx *cx, const FgRbCall *call, FgTraceKind kind)
+{
+    if (kind != FG_TRACE_LOOKUP_DW || cx->names.bucket == FG_NO_ID)
+        return;
+    const FgRbBucket *bucket = &cx->tables->buckets.data[cx->names.bucket];
+    uint64_t first = fg_rb_arg(call, "first", 0), elements = 0;
+    bool sound = !__builtin_mul_overflow(fg_rb_arg(call, "vocab", 0), fg_rb_arg(call, "hidden", 0),
+                                         &elements);
+    for (uint32_t i = 0; i < bucket->n_params && sound; i++) {
+        const FgRbParam *param = &cx->tables->params.data[bucket->params[i]];
+        if (param->offset == first && param->elements == elements)
+            return;
+    }
+    FAIL(cx, call->loc, "no table of bucket %s begins at element %llu and has %llu", bucket->name,
+         (unsigned long long)first, (unsigned long long)elements);
+}
+
 static void check_clip(Cx *cx, const FgRbCall *call, FgTraceKind kind)
 {
     int clip = fg_rb_param(call->entry, "clip");
@@ -386,6 +404,7 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     names->bucket = FG_NO_ID;
     check_args(cx, call);
     check_clip(cx, call, names->kind);
+    check_lookup(cx, call, names->kind);
     if (!cx->ok)
         return;
     const FgRbNode *origin = &cx->tables->nodes.data[fg_rb_arg(call, "node", 0)];

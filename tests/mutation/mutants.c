@@ -280,7 +280,8 @@ static void other_stream(const Cx *cx)
 
 static bool is_plain(const Line *line)
 {
-    static const char *const special[] = {"gather", "release", "reduce_scatter", "adamw"};
+    static const char *const special[] = {"gather", "release", "reduce_scatter",
+                                          "lookup_dw", "exchange", "adamw"};
     for (uint32_t i = 0; i < sizeof special / sizeof *special; i++)
         if (line_is(line, special[i]))
             return false;
@@ -527,6 +528,29 @@ static void reduce_early(const Cx *cx)
             }
         }
     }
+}
+
+static void drop_lookup(const Cx *cx)
+{
+    each(cx, "lookup_dw", false);
+}
+
+static void double_lookup(const Cx *cx)
+{
+    each(cx, "lookup_dw", true);
+}
+
+/* The row after the one that a token names: no table of the bucket begins there. */
+static void lookup_elsewhere(const Cx *cx)
+{
+    for (uint32_t i = 0; i < n_lines(cx); i++)
+        if (line_is(line_at(cx, i), "lookup_dw"))
+            try_arg(cx, i, "first", line_arg(line_at(cx, i), "hidden"));
+}
+
+static void drop_exchange(const Cx *cx)
+{
+    each(cx, "exchange", false);
 }
 
 static void drop_update(const Cx *cx)

@@ -1,7 +1,7 @@
 /* tiny: a training program whose memory and order were planned and proved ahead of time.
  *
  * Made by foregather 0.1.0 from tiny.json: plan zero3, 2 ranks, compute f32, gradients f32, 1 micro-step, clip 1.0.
- * Plan fingerprint 37492870d2c04b58.
+ * Plan fingerprint 81c6cb9fd82c00cf.
  *
  * One call a node, in issue order. Buffers are byte offsets into a rank's one allocation: what always lives first,
  * then the arena. Each call is followed by the name of its node and the place in the model that it comes from. */
@@ -29,10 +29,10 @@ static const uint32_t bucket_params[] = {
     1, /* norm */
 };
 
-/* name, dtype, trainable, elements, first parameter, their number; offsets of shard, master, moment1, moment2, grad_shard; its bytes */
+/* name, dtype, trainable, elements, first parameter, their number; offsets of shard, master, moment1, moment2, grad_shard; its bytes, writes and lookups */
 static const FgRtBucket buckets[] = {
-    {"embed", FG_RT_F32, 1, 128, 0, 1, 512, FG_RT_NONE, 768, 1024, 68864, 256},
-    {"norm", FG_RT_F32, 1, 128, 1, 1, 1280, FG_RT_NONE, 1536, 1792, 69376, 256},
+    {"embed", FG_RT_F32, 1, 128, 0, 1, 512, FG_RT_NONE, 768, 1024, 68864, 256, 2, 0},
+    {"norm", FG_RT_F32, 1, 128, 1, 1, 1280, FG_RT_NONE, 1536, 1792, 69376, 256, 1, 0},
 };
 
 /* name, role (0 tokens, 1 labels, 2 other), dtype, offset, elements, first dim, rank */
@@ -190,11 +190,11 @@ static void body_flush(FgRtCx *cx)
 }
 
 static const FgRtProgram program = {
-    .abi = 1,
+    .abi = 2,
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",
-    .fingerprint = 3983759810423180120,
+    .fingerprint = 9351385563668414671u,
     .ranks = 2,
     .batch = 2,
     .seq = 4,

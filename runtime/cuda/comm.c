@@ -165,6 +165,7 @@ bool fg_cuda_comm_warm(FgRtGroup *group)
             break;
         fg_cuda_gather(cx, gather, 0, arena, whole, each);
         fg_cuda_check(cx, cudaStreamSynchronize(gather), "the first gather");
+        fg_cuda_exchange(cx, reduce, 0, arena, whole, each);
         fg_cuda_reduce_scatter(cx, reduce, 0, whole, arena, each * cx->ranks / 4, FG_RT_F32,
                                FG_RT_F32, 0);
         fg_cuda_reduce_scatter(cx, reduce, 0, whole, arena, each * cx->ranks / 2, FG_RT_BF16,

@@ -429,6 +429,30 @@ static void test_lookup(Rig &r)
                    (uint64_t)4, (uint64_t)5, NONE, dt, dt, (uint64_t)0, r.ws, (uint64_t)8);
 }
 
+/* The third rank's slice: it begins and ends inside rows. */
+static void test_lookup_rows(Rig &r)
+{
+    FgRtProgram program = {};
+    program.ranks = 4;
+    r.adopt(program, 2);
+    for (uint64_t dt : FLOATS)
+        for (uint64_t shard_dt : {dt, (uint64_t)FG_RT_F32})
+            for (uint64_t tokens : {1, 77, 2500})
+                for (uint64_t hidden : {1, 7, 64, 264})
+                    for (uint64_t accumulate : {0, 1})
+                        for (uint64_t padding : {NONE, (uint64_t)160}) {
+                            const uint64_t vocab = 301, first = 128;
+                            uint64_t own = (first + vocab * hidden + 255) / 256 * 64;
+                            r.begin();
+                            uint64_t id = r.ids(tokens, vocab), d = r.normal(dt, tokens * hidden);
+                            uint64_t shard = r.normal(shard_dt, own);
+                            r.changes(shard, shard_dt, own, SAME);
+                            CHECK(r, label("lookup_dw", dt, {tokens, hidden, shard_dt, accumulate}),
+                                  lookup_dw, id, d, shard, (uint64_t)0, tokens, hidden, vocab,
+                                  first, own, padding, dt, shard_dt, accumulate, r.ws, r.ws_bytes);
+                        }
+}
+
 /* ---- products ---- */
 
 static void test_linear(Rig &r)
@@ -657,11 +681,13 @@ int main()
     static const struct {
         const char *name;
         void (*run)(Rig &);
-    } tests[] = {{"unary", test_unary},     {"gated", test_gated},   {"binary", test_binary},
-                 {"storage", test_storage}, {"shapes", test_shapes}, {"sums", test_sums},
-                 {"softmax", test_softmax}, {"norms", test_norms},   {"rope", test_rope},
-                 {"loss", test_loss},       {"lookup", test_lookup}, {"linear", test_linear},
-                 {"matmul", test_matmul},   {"choice", test_choice}, {"update", test_update}};
+    } tests[] = {
+        {"unary", test_unary},     {"gated", test_gated},   {"binary", test_binary},
+        {"storage", test_storage}, {"shapes", test_shapes}, {"sums", test_sums},
+        {"softmax", test_softmax}, {"norms", test_norms},   {"rope", test_rope},
+        {"loss", test_loss},       {"lookup", test_lookup}, {"lookup_rows", test_lookup_rows},
+        {"linear", test_linear},   {"matmul", test_matmul}, {"choice", test_choice},
+        {"update", test_update}};
     for (const auto &test : tests) {
         int passed = r.passed, failed = r.failed;
         test.run(r);

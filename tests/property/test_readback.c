@@ -23,8 +23,12 @@ static bool compile(Case *c, uint64_t seed)
 {
     Random random = {seed};
     FgDtype dtype = random_below(&random, 3) ? FG_F32 : FG_BF16;
-    FgNumerics numerics = {dtype, dtype, FG_F32, random_below(&random, 2) ? 1.0 : 0.0,
-                           1 + random_below(&random, 4)};
+    FgNumerics numerics = {dtype,
+                           dtype,
+                           FG_F32,
+                           random_below(&random, 2) ? 1.0 : 0.0,
+                           1 + random_below(&random, 4),
+                           FG_LOOKUP_DENSE};
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
                             .recompute =

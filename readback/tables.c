@@ -296,13 +296,11 @@ static void read_bucket(Cx *cx, const FgRbTable *table, uint32_t row, const FgRb
         FAIL(cx, loc, "the parameters of bucket %s lie outside their table", bucket.name);
         return;
     }
-    if (bucket.writes > UINT32_MAX / 8 || bucket.lookups > UINT32_MAX / 8 ||
-        (bucket.writes + bucket.lookups > 0) != bucket.trainable) {
-        FAIL(cx, loc, "bucket %s cannot have a gradient of so many parts", bucket.name);
-        return;
-    }
     bucket.n_params = (uint32_t)n;
     bucket_states(cx, loc, &bucket, row);
+    if (bucket.writes > UINT32_MAX / 8 || bucket.lookups > UINT32_MAX / 8 ||
+        (bucket.writes + bucket.lookups > 0) != bucket.trainable)
+        FAIL(cx, loc, "bucket %s cannot have a gradient of so many parts", bucket.name);
     bucket_params(cx, loc, &bucket, row, list, first, taken);
     fg_vec_push(cx->arena, &cx->out->buckets, bucket);
 }

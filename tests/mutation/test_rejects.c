@@ -24,9 +24,9 @@ static const Edit edits[] = {
     {"\"mlp\"", "\"m\\\"lp?\?/\"", "a string that does not end in its line", false},
     /* parse.c */
     {".params = params", ".params = 0", "neither a constant", false},
-    {".abi = 1,", ".abi = 1, .abi = 1,", "the compiler says: initializer overrides", false},
-    {".abi = 1,", "1,", "'.field = value' is expected", false},
-    {".abi = 1,", ".abi = 1, .wrong = 1,", "the compiler says: field designator", false},
+    {".abi = 2,", ".abi = 2, .abi = 2,", "the compiler says: initializer overrides", false},
+    {".abi = 2,", "1,", "'.field = value' is expected", false},
+    {".abi = 2,", ".abi = 2, .wrong = 1,", "the compiler says: field designator", false},
     {"static const FgRtProgram program",
      "static const int64_t spare = 1;\n\nstatic const FgRtProgram program",
      "a table has its values in braces", false},
@@ -34,7 +34,7 @@ static const Edit edits[] = {
      "static const FgRtNode spare = {\"\", \"\", \"\", 0, 0};\n\nstatic const FgRtProgram program",
      "a single value is no table", false},
     {"static const FgRtProgram program",
-     "static const FgRtProgram spare = {.abi = 1};\n\nstatic const FgRtProgram program",
+     "static const FgRtProgram spare = {.abi = 2};\n\nstatic const FgRtProgram program",
      "a second program", false},
     {"fg_rt_join(cx);", "fg_rt_join(cx); fg_rt_status(cx);",
      "the compiler says: call to undeclared", false},
@@ -53,6 +53,7 @@ static const Edit edits[] = {
     {".dims = dims", ".tied = 0, .dims = 0", "dims", false},
     {".inputs = inputs", ".inputs = (const FgRtInput *)0", "neither a constant", false},
     {".ranks = 2", ".ranks = 0", "ranks and micro-steps must be 1 or more", false},
+    {", 1, 0},", ", 0, 0},", "cannot have a gradient of so many parts", false},
     {".clip = 1.0", ".clip = -1.0", "the clipping limit must be 0 or more", false},
     {"    {\"all\", ", "    {\"all\", 1", "the ledger's rows add up to", false},
     {"{\"embed.weight\", 0, 0, 24576, 0, 2,", "{\"embed.weight\", 0, 0, 24576, 900, 2,",
@@ -91,6 +92,7 @@ static const Edit edits[] = {
 /* The row: rank; dims; strides of the sum, strides of the row that is repeated. */
 #define ROW "    2, 2, 1024, 1024, 1, 0, 1,"
 static const Edit strided_edits[] = {
+    {", 64, 320, 0, ", ", 64, 320, 64, ", "no table of bucket", false},
     {ROW, "    9, 2, 1024, 1024, 1, 0, 1,", "its layout is none of the table", false},
     {ROW, "    2, 0, 1024, 1024, 1, 0, 1,", "a dim of its layout is not positive", false},
     {ROW, "    2, 2, 1024, -1024, 1, 0, 1,", "is negative or too large", false},

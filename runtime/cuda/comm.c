@@ -112,6 +112,20 @@ void fg_cuda_gather(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t sha
                      "ncclAllGather");
 }
 
+/* Beside gathers, on the communicator of the reductions that it follows. */
+void fg_cuda_exchange(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t all,
+                      uint64_t bytes)
+{
+    (void)node;
+    if (cx->ranks == 1)
+        copy(cx, stream, fg_cuda_at(cx, all), fg_cuda_at(cx, x), bytes);
+    else
+        fg_cuda_nccl(cx,
+                     ncclAllGather(fg_cuda_at(cx, x), fg_cuda_at(cx, all), bytes, ncclInt8,
+                                   cx->reduce, stream),
+                     "ncclAllGather");
+}
+
 /* NCCL sums in the wire's dtype. A shard that is wider or holds a sum already gets its part from
  * the rank's own slice of the buffer, where it is summed in place. */
 void fg_cuda_reduce_scatter(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t whole,

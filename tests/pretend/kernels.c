@@ -42,6 +42,12 @@ void fg_host_gather(FgRtCx *cx, uint64_t shard, uint64_t whole, uint64_t bytes)
     abort();
 }
 
+void fg_host_exchange(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t bytes)
+{
+    (void)cx, (void)x, (void)all, (void)bytes;
+    abort();
+}
+
 void fg_host_reduce_scatter(FgRtCx *cx, uint64_t whole, uint64_t shard, uint64_t elements,
                             uint64_t wire, uint64_t dt, uint64_t accumulate)
 {

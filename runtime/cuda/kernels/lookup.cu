@@ -218,24 +218,6 @@ void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64
 
 /* ---- the gradient of a lookup whose rows travel ---- */
 
-/* Copies where there is one rank. */
-void fg_cuda_exchange(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t all,
-                      uint64_t bytes)
-{
-    (void)node;
-    const void *from = fg_cuda_at(cx, x);
-    void *to = fg_cuda_at(cx, all);
-    if (cx->ranks == 1) {
-        fg_cuda_check(cx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
-                      "cudaMemcpyAsync");
-        return;
-    }
-    ncclResult_t result = ncclAllGather(from, to, bytes, ncclInt8, cx->reduce, stream);
-    if (result != ncclSuccess && result != ncclInProgress)
-        fg_cuda_raise(cx, "ncclAllGather: %s: %s", ncclGetErrorString(result),
-                      ncclGetLastError(NULL));
-}
-
 /* Where a table and a rank's slice lie in their bucket, in elements. */
 typedef struct Slice {
     uint64_t table, begin, end;
@@ -305,8 +287,8 @@ void fg_cuda_lookup_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
     }
     Order order = {space, space + tokens, space + 2 * tokens};
     Slice slice = {first, cx->rank * elements, (cx->rank + 1) * elements};
-    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_THREADS), ORDER_THREADS, 0, stream>>>(
-        id, (uint32_t)tokens, vocab, order, cx->device_error, node);
+    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_TOKENS), ORDER_TOKENS * ORDER_SHARES, 0,
+                   stream>>>(id, (uint32_t)tokens, vocab, order, cx->device_error, node);
     fg_with_floats(cx, dt, shard_dt, [&](auto a, auto b) {
         typedef decltype(a) T;
         typedef decltype(b) W;

@@ -177,9 +177,9 @@ def launch(commands, environments, log):
     lines = queue.Queue()
     processes = []
     for rank, (command, environment) in enumerate(zip(commands, environments)):
-        out = subprocess.PIPE if rank == 0 else log
+        out, errors = (subprocess.PIPE, subprocess.STDOUT) if rank == 0 else (log, log)  # progress goes to standard error
         processes.append(
-            subprocess.Popen(command, stdout=out, stderr=log, env=environment, text=True, start_new_session=True)
+            subprocess.Popen(command, stdout=out, stderr=errors, env=environment, text=True, start_new_session=True)
         )
 
     def read():

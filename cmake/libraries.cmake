@@ -12,7 +12,7 @@ target_include_directories(fg_flags INTERFACE ${PROJECT_SOURCE_DIR})
 set(FG_SANITIZE_FLAGS "")
 if(FG_SANITIZE)
   set(FG_SANITIZE_FLAGS "-fsanitize=${FG_SANITIZE}")
-  add_compile_options(${FG_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${FG_SANITIZE_FLAGS};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   add_link_options(${FG_SANITIZE_FLAGS})
 endif()
 

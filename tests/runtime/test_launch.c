@@ -119,9 +119,9 @@ typedef int RankMain(FgWorld *world, uint32_t rank);
 
 static uint16_t next_port(void)
 {
-    static uint16_t port;
-    port = port ? (uint16_t)(port + 1) : (uint16_t)(33000 + getpid() % 20000);
-    return port;
+    static uint32_t port;
+    port = port ? port + 1 : 33000 + (uint32_t)getpid() % 20000;
+    return (uint16_t)port;
 }
 
 /* Runs `body` in RANKS processes that have joined; their exit statuses; -1: ended by a signal. */

@@ -23,18 +23,27 @@ const FgRtKind *fg_rt_kind(void)
 
 /* ---- status ---- */
 
+static void note(FgRtCx *cx, uint32_t node, const char *call, const char *text)
+{
+    cx->fail.failed = 1;
+    cx->fail.node = node;
+    snprintf(cx->fail.call, sizeof cx->fail.call, "%s", call);
+    snprintf(cx->fail.text, sizeof cx->fail.text, "%.255s", text);
+}
+
 static void fail(FgRtCx *cx, uint32_t node, const char *call, const char *text)
 {
     FgRtGroup *group = cx->group;
+    if (!group) { /* a context on its own, as tests of kernels have it */
+        note(cx, node, call, text);
+        return;
+    }
     pthread_mutex_lock(&group->lock);
     if (!atomic_load(&group->failed)) {
         group->status = (FgRtStatus){.rank = cx->rank, .node = node};
         snprintf(group->status.call, sizeof group->status.call, "%s", call);
         snprintf(group->status.text, sizeof group->status.text, "%s", text);
-        cx->fail.failed = 1;
-        cx->fail.node = node;
-        snprintf(cx->fail.call, sizeof cx->fail.call, "%s", call);
-        snprintf(cx->fail.text, sizeof cx->fail.text, "%.255s", text);
+        note(cx, node, call, text);
         atomic_store(&group->failed, 1);
     }
     pthread_mutex_unlock(&group->lock);

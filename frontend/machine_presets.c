@@ -32,7 +32,7 @@ typedef struct Preset {
     "            \"reduce_compute\": 0.85, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
 
 #define H200                                                                                       \
-    " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"workspace\": \"144 MiB\",\n"             \
+    " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"workspace\": \"144 MiB\",\n"            \
     " \"matmul\": {\"f32\": 5e13, \"bf16\": 7.1e14, \"f16\": 7.1e14},\n"                           \
     " \"vector\": 3e13, \"memory_rate\": 4.2e12, \"launch\": 2e-6,\n"
 

@@ -205,9 +205,9 @@ static void add_buckets(Cx *cx)
                                        (uint64_t)fg_type_elements(param->type)};
         }
         FgTraceBucket out = {
-            bucket->name,     bucket->trainable,  bucket->elements,   params,
-            bucket->n_params, bucket->shard,      bucket->master,     bucket->moment1,
-            bucket->moment2,  bucket->grad_shard, bucket->writes, bucket->lookups};
+            bucket->name,     bucket->trainable,  bucket->elements, params,
+            bucket->n_params, bucket->shard,      bucket->master,   bucket->moment1,
+            bucket->moment2,  bucket->grad_shard, bucket->writes,   bucket->lookups};
         fg_vec_push(cx->arena, &cx->out->buckets, out);
     }
 }

@@ -280,7 +280,7 @@ static void other_stream(const Cx *cx)
 
 static bool is_plain(const Line *line)
 {
-    static const char *const special[] = {"gather", "release", "reduce_scatter",
+    static const char *const special[] = {"gather",    "release",  "reduce_scatter",
                                           "lookup_dw", "exchange", "adamw"};
     for (uint32_t i = 0; i < sizeof special / sizeof *special; i++)
         if (line_is(line, special[i]))

@@ -103,7 +103,8 @@ static void literals(int *failures)
     FgArena *arena = fg_arena_new();
     FgBuf out;
     fg_buf_init(&out, arena);
-    fg_c_string(&out, "a\"b\\c\n1?" "?/\xc3\xa9");
+    fg_c_string(&out, "a\"b\\c\n1?"
+                      "?/\xc3\xa9");
     fg_c_comment(&out, " a */ b /* c\n");
     fg_c_u64(&out, (uint64_t)-100);
     CHECK_STR(fg_buf_text(&out), "\"a\\\"b\\\\c\\0121\\077?/\\303\\251\" a ?/ b ?* c?"

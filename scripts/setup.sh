@@ -35,10 +35,12 @@ need() {
 # What building takes, and what trained programs are compiled with.
 build_packages=(gcc libc6-dev cmake ninja-build libjansson-dev libopenblas-serial-dev libclang-19-dev python3)
 
-# build_all: configures once and builds everything in build/.
-build_all() {
+# build_targets [TARGET...]: configures once and builds them, or everything, in build/.
+build_targets() {
     if [ ! -f "$build/CMakeCache.txt" ]; then
         run cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
     fi
-    run cmake --build "$build" -j "$(nproc)"
+    local targets=()
+    [ $# -eq 0 ] || targets=(--target "$@")
+    run cmake --build "$build" -j "$(nproc)" "${targets[@]}"
 }

@@ -14,10 +14,6 @@
 
 #include <string.h>
 
-#define SCALARS 32    /* FG_RT_SCALARS: two sets of 16 */
-#define SEED_SLOT 0   /* FG_RT_S_SEED of the current set */
-#define NORM_LIMBS 24 /* FG_RT_NORM_LIMBS */
-
 typedef struct Cx {
     FgModule *m;
     FgArena *scratch;
@@ -117,11 +113,11 @@ static void add_module_states(Cx *cx)
         v->index = i;
         v->mem = FG_MEM_INPUTS;
     }
-    cx->scalars =
-        fg_add_state(m, "scalars", flat(m, FG_F32, SCALARS), FG_ROLE_SCALARS, 0, FG_MEM_CONSTANTS);
+    cx->scalars = fg_add_state(m, "scalars", flat(m, FG_F32, FG_SCALARS), FG_ROLE_SCALARS, 0,
+                               FG_MEM_CONSTANTS);
     fg_add_state(m, "loss_sum", fg_type(m, FG_F64, 0, NULL), FG_ROLE_LOSS, 0, FG_MEM_CONSTANTS);
     if (cx->any_gradient)
-        fg_add_state(m, "norm", flat(m, FG_I64, NORM_LIMBS), FG_ROLE_NORM, 0, FG_MEM_CONSTANTS);
+        fg_add_state(m, "norm", flat(m, FG_I64, FG_NORM_LIMBS), FG_ROLE_NORM, 0, FG_MEM_CONSTANTS);
     fg_add_state(m, "workspace", flat(m, FG_F32, cx->machine->workspace_bytes / 4),
                  FG_ROLE_WORKSPACE, 0, FG_MEM_WORKSPACE);
 }
@@ -136,7 +132,7 @@ static void seed_to_view(Cx *cx, FgNode *node)
     node->n_operands = 1;
     FgValue *v = fg_value(cx->m, node->results[0]);
     v->root = cx->scalars;
-    v->root_offset = SEED_SLOT * sizeof(float);
+    v->root_offset = FG_SEED_SLOT * sizeof(float);
     v->mem = FG_MEM_CONSTANTS;
 }
 

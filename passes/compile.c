@@ -121,12 +121,7 @@ static bool choose(Compile *c, FgEvaluation *chosen)
     const FgEvaluation *least =
         zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
     uint64_t budget = c->out->budget_bytes;
-    if (c->options->schedule == FG_SCHEDULE_ZERO3)
-        *chosen = *zero3;
-    else if (c->options->schedule == FG_SCHEDULE_MINIMUM)
-        *chosen = *least;
-    else
-        *chosen = *least;
+    *chosen = c->options->schedule == FG_SCHEDULE_ZERO3 ? *zero3 : *least;
     c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
     c->out->fits = chosen->ledger.peak_bytes <= budget;
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)

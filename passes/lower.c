@@ -3,17 +3,6 @@
 
 #include "base/checked.h"
 
-bool fg_node_updates(const FgNode *node)
-{
-    if (node->op == FG_OP_adamw || node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor)
-        return true;
-    const FgOpInfo *info = fg_op_info(node->op);
-    for (uint32_t i = 0; i < info->n_attrs; i++)
-        if (info->attrs[i].kind == FG_ATTR_BOOL && info->attrs[i].name[0] == 'a')
-            return fg_node_attr(node, "accumulate")->i != 0;
-    return false;
-}
-
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass)
 {
     for (uint32_t f = 0; f < module->funcs.len; f++) {

@@ -10,6 +10,13 @@
 /* Element alignment of parameters in a bucket; a bucket is padded to ranks times this. */
 #define FG_ALIGN_ELEMENTS 64
 
+/* Layout of states that the runtime reads and writes, as runtime/fg_rt.h has it (the compiler
+ * includes nothing of the runtime; a test compares): per-step scalars in two sets, the loss seed's
+ * slot, limbs of the exact norm. */
+#define FG_SCALARS 32
+#define FG_SEED_SLOT 0
+#define FG_NORM_LIMBS 24
+
 static inline bool fg_op_has(FgOp op, FgOpFlag flag)
 {
     return (fg_op_info(op)->flags & (uint32_t)flag) != 0;
@@ -27,9 +34,6 @@ static inline bool fg_node_is_compute(const FgNode *node)
     return node->stream == FG_STREAM_COMPUTE && !fg_node_is_name(node) &&
            node->op != FG_OP_release && node->op != FG_OP_grad_buffer;
 }
-
-/* True when the node reads what its results held before. */
-bool fg_node_updates(const FgNode *node);
 
 /* False, after an error that names the pass, when a node of `op` shows that the pass (or a later
  * one) has run already. */

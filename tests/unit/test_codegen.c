@@ -4,6 +4,7 @@
 #include "codegen/codegen.h"
 #include "codegen/ctext.h"
 #include "codegen/layout.h"
+#include "passes/lower.h"
 #include "runtime/fg_rt.h"
 #include "tests/unit/unit.h"
 
@@ -290,6 +291,9 @@ static void emitted_file(int *failures)
 static void versions_agree(int *failures)
 {
     CHECK_EQ_U64(FG_CODEGEN_ABI, FG_RT_ABI);
+    CHECK_EQ_U64(FG_SCALARS, FG_RT_SCALARS);
+    CHECK_EQ_U64(FG_SEED_SLOT, FG_RT_CURRENT * FG_RT_SET + FG_RT_S_SEED);
+    CHECK_EQ_U64(FG_NORM_LIMBS, FG_RT_NORM_LIMBS);
     CHECK_EQ_U64(FG_STREAM_REDUCE, FG_REDUCE);
     CHECK_EQ_U64(FG_I64, FG_RT_I64);
     /* The choices of unary_back's `kind` are FgRtUnary's, in its order. */

@@ -31,9 +31,10 @@ typedef struct Spawn {
     Child *children;
     int listener;
     uint16_t port;
-    int status;      /* the first that was not 0 */
+    int status;      /* the first that was not 0, or of the first that a signal ended */
     time_t deadline; /* 0: none */
     bool stopping;   /* a signal was passed on */
+    bool by_signal;  /* a rank was ended by a signal that did not come from here */
 } Spawn;
 
 static time_t now_s(void)
@@ -109,11 +110,14 @@ static void note_end(Spawn *spawn, uint32_t rank, int how)
     if (status == 0)
         return;
     bool ours = spawn->deadline != 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
-    if (WIFSIGNALED(how) && !ours && !(spawn->stopping && WTERMSIG(how) != SIGKILL))
+    bool struck = WIFSIGNALED(how) && !ours && !(spawn->stopping && WTERMSIG(how) != SIGKILL);
+    if (struck)
         fprintf(stderr, "error: rank %u was ended by signal %d (%s)\n", rank, WTERMSIG(how),
                 strsignal(WTERMSIG(how)));
-    if (spawn->status == 0)
+    /* A peer notices the closed connection, and may be reaped, before the rank that was struck. */
+    if (spawn->status == 0 || (struck && !spawn->by_signal))
         spawn->status = status;
+    spawn->by_signal |= struck;
     if (spawn->deadline == 0)
         spawn->deadline = now_s() + GRACE_S;
 }

@@ -34,6 +34,7 @@ typedef struct Spawn {
     int status;      /* the first that was not 0, or of the first that a signal ended */
     time_t deadline; /* 0: none */
     bool stopping;   /* a signal was passed on */
+    bool killed;     /* the rest were, when they had had their time */
     bool by_signal;  /* a rank was ended by a signal that did not come from here */
 } Spawn;
 
@@ -109,7 +110,7 @@ static void note_end(Spawn *spawn, uint32_t rank, int how)
     spawn->left--;
     if (status == 0)
         return;
-    bool ours = spawn->deadline != 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+    bool ours = spawn->killed && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
     bool struck = WIFSIGNALED(how) && !ours && !(spawn->stopping && WTERMSIG(how) != SIGKILL);
     if (struck)
         fprintf(stderr, "error: rank %u was ended by signal %d (%s)\n", rank, WTERMSIG(how),
@@ -136,7 +137,6 @@ static void reap(Spawn *spawn)
 static void watch(Spawn *spawn, const sigset_t *signals)
 {
     const struct timespec second = {.tv_sec = 1};
-    bool killed = false;
     while (spawn->left > 0) {
         int signal = sigtimedwait(signals, NULL, &second);
         if (signal == SIGINT || signal == SIGTERM) {
@@ -144,8 +144,8 @@ static void watch(Spawn *spawn, const sigset_t *signals)
             signal_all(spawn, signal);
         }
         reap(spawn);
-        if (spawn->deadline && now_s() >= spawn->deadline && spawn->left > 0 && !killed) {
-            killed = true;
+        if (spawn->deadline && now_s() >= spawn->deadline && spawn->left > 0 && !spawn->killed) {
+            spawn->killed = true;
             fprintf(stderr, "error: %u rank%s did not end by itself: killed\n", spawn->left,
                     spawn->left == 1 ? "" : "s");
             signal_all(spawn, SIGKILL);

@@ -31,7 +31,8 @@ typedef struct ReduceSite {
     uint32_t bucket;
     uint32_t ready; /* compute nodes before it */
     double seconds; /* until its buffer is read */
-    double after;   /* norm and update on the same stream */
+    double after;   /* more work on the same stream before the next */
+    double update;  /* norm and update, on the copy stream */
     uint64_t bytes;
 } ReduceSite;
 
@@ -65,11 +66,18 @@ static void model_collective(FgSearch *s, const FgModule *m, const FgNode *node,
                            value_bytes(m, node->results[0])};
         fg_vec_push(s->arena, &model->gathers, site);
     } else if (node->op == FG_OP_reduce_scatter) {
-        ReduceSite site = {node->bucket, compute, seconds / s->machine->reduce_beside_compute, 0,
+        ReduceSite site = {node->bucket,
+                           compute,
+                           seconds / s->machine->reduce_beside_compute,
+                           0,
+                           0,
                            value_bytes(m, node->operands[0])};
         fg_vec_push(s->arena, &model->reduces, site);
     } else if (model->reduces.len > 0 && node->stream == FG_STREAM_REDUCE) {
         model->reduces.data[model->reduces.len - 1].after += seconds;
+    } else if (model->reduces.len > 0 && node->stream == FG_STREAM_COPY) {
+        model->reduces.data[model->reduces.len - 1].update +=
+            seconds / s->machine->reduce_beside_compute;
     }
 }
 
@@ -140,7 +148,7 @@ static void set_ahead(FgPlan *plan, const FgPlan *base, const Model *model, doub
 
 static void set_linger(FgPlan *plan, const Model *model, double slack)
 {
-    double free_at = 0;
+    double free_at = 0, copy_free_at = 0;
     for (uint32_t i = 0; i < model->reduces.len; i++) {
         const ReduceSite *site = &model->reduces.data[i];
         double ready = model->start.data[site->ready];
@@ -148,6 +156,10 @@ static void set_linger(FgPlan *plan, const Model *model, double slack)
         free_at = start + site->seconds + site->after;
         uint32_t until = node_at(model, read) + 1;
         plan->buckets.data[site->bucket].linger = until > site->ready ? until - site->ready : 0;
+        double begun = read > copy_free_at ? read : copy_free_at;
+        copy_free_at = begun + site->update;
+        until = node_at(model, begun + slack * site->update) + 1;
+        plan->buckets.data[site->bucket].settle = until > site->ready ? until - site->ready : 0;
     }
 }
 
@@ -261,10 +273,11 @@ static bool take_back(FgSearch *s, FgPlan *plan, const FgPlan *base, const Model
     }
     for (uint32_t i = 0; i < model->reduces.len && saved < excess; i++) { /* holds, oldest first */
         const ReduceSite *site = &model->reduces.data[i];
-        int64_t *linger = &plan->buckets.data[site->bucket].linger;
-        if (*linger == 0 || site->ready > at || (int64_t)site->ready + *linger < (int64_t)at)
+        FgPlanBucket *bucket = &plan->buckets.data[site->bucket];
+        int64_t longest = bucket->settle > bucket->linger ? bucket->settle : bucket->linger;
+        if (longest == 0 || site->ready > at || (int64_t)site->ready + longest < (int64_t)at)
             continue;
-        *linger = 0;
+        bucket->linger = bucket->settle = 0;
         saved += site->bytes;
     }
     for (uint32_t i = pairs->len; i > 0 && saved < excess; i--) { /* keeps, longest gap first */

@@ -1,17 +1,21 @@
 /* compile: graph passes once, then the search over plans, then the chosen plan lowered under the
  * manager and proved.
  *
- * The floor is the least packed peak of the fixed plans, found without looking at the budget;
- * nothing fits below it and something fits at it, by construction.
+ * Plans differ first in what backward computes again: the rungs of a ladder (recompute_choose.c).
+ * The floor is the least packed peak of the fixed plan over a few rungs, found without looking at
+ * the budget; nothing fits below it and something fits at it, by construction. The search begins at
+ * the first rung that fits: where ZeRO-3 fits, at none.
  */
 #include "passes/compile.h"
 
+#include "passes/recompute.h"
 #include "passes/search.h"
 
 #include <string.h>
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
+#define PROBES 4
 #define LOWER "bucket,shard,reduce,update,order,inplace,memplan,streams"
 
 static double now_ms(void)
@@ -63,13 +67,24 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *
     return ok;
 }
 
+/* A set of recomputed nodes, applied: the graph that its plans lower, and the fixed plan on it. */
+typedef struct Level {
+    const FgModule *graph; /* NULL: not made yet */
+    FgEvaluation fixed;
+} Level;
+
 typedef struct Compile {
     FgArena *arena;
     const FgCompileOptions *options;
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgEvaluation fixed[2]; /* zero3, minimum */
+    FgLadder ladder;
+    Level *levels;               /* by rung */
+    FgIdVec probes;              /* rungs whose least peak is the floor, ascending */
+    const FgEvaluation *zero3;   /* of the first rung, unless one was asked for by name */
+    const FgEvaluation *minimum; /* of the last rung */
+    const FgPlan *base;          /* the fixed plan that the chosen one started from */
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -84,27 +99,63 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-/* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the
- * search. */
-static bool prepare(Compile *c)
+/* What the fixed plan of a rung is called. */
+static const char *level_name(const Compile *c, uint32_t rung)
 {
+    bool last = rung + 1 == c->ladder.rungs.len;
+    if (last && (rung > 0 || c->options->schedule == FG_SCHEDULE_MINIMUM))
+        return "minimum";
+    return rung == 0 ? "zero3" : "compiled";
+}
+
+/* Recompute is a plan's lever, but the same for all plans of a level: applied once for them. */
+static Level *level(Compile *c, uint32_t rung)
+{
+    Level *l = &c->levels[rung];
+    if (l->graph)
+        return l;
     FgModule *m = fg_module_clone(c->graph, c->arena);
     m->plan = FG_NEW(c->arena, FgPlan);
     m->plan->name = "base";
-    m->plan->recompute = c->options->recompute;
+    fg_recompute_apply(&c->ladder, rung, m->plan, c->arena);
     FgPassManager pm = manager(c);
     pm.dump_dir = pm.stop_after = NULL;
     if (!fg_run_passes(&pm, m, "recompute"))
-        return false;
+        return NULL;
+    add_times(&c->search, &pm);
+    FgArena *scratch = fg_arena_new();
+    FgPlan *plan = fg_plan_fixed(m, scratch, level_name(c, rung), m->plan->recompute);
+    fg_arena_free(scratch);
     c->search.graph = m;
-    static const char *const names[] = {"zero3", "minimum"};
-    for (int i = 0; i < 2; i++) {
-        FgArena *scratch = fg_arena_new();
-        FgPlan *plan = fg_plan_fixed(m, scratch, names[i], c->options->recompute);
-        fg_arena_free(scratch);
-        if (!fg_search_evaluate(&c->search, plan, NULL, &c->fixed[i], NULL))
-            return false;
+    if (!fg_search_evaluate(&c->search, plan, NULL, &l->fixed, NULL))
+        return NULL;
+    l->graph = m;
+    return l;
+}
+
+/* The fixed plans, and the levels that the floor is measured on: the first, the last and PROBES
+ * between them. */
+static bool prepare(Compile *c)
+{
+    double start = now_ms();
+    fg_recompute_ladder(c->arena, c->graph, c->search.machine, c->options->recompute, &c->ladder);
+    add_time(&c->search, "ladder", now_ms() - start);
+    uint32_t n = c->ladder.rungs.len, last = n - 1;
+    c->levels = FG_NEW_ARRAY(c->arena, Level, n);
+    for (uint32_t i = 0; i <= PROBES; i++) {
+        /* The last rung but one is the largest set that is computed again piece by piece. */
+        uint32_t rung = last == 0 ? 0 : (uint32_t)((uint64_t)(last - 1) * i / PROBES);
+        if (c->probes.len == 0 || c->probes.data[c->probes.len - 1] < rung)
+            fg_vec_push(c->arena, &c->probes, rung);
     }
+    if (c->probes.data[c->probes.len - 1] < last)
+        fg_vec_push(c->arena, &c->probes, last);
+    for (uint32_t i = 0; i < c->probes.len; i++)
+        if (!level(c, c->probes.data[i]))
+            return false;
+    bool all = c->options->recompute == FG_RECOMPUTE_SELECTIVE;
+    c->zero3 = &c->levels[all ? last : 0].fixed;
+    c->minimum = &c->levels[last].fixed;
     return true;
 }
 
@@ -113,21 +164,94 @@ static uint64_t memory_for(const Compile *c, uint64_t peak)
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
+static bool fits(const Compile *c, const FgEvaluation *e)
+{
+    return e->ledger.peak_bytes <= c->out->budget_bytes;
+}
+
+/* The first rung at which the fixed plan fits, as far as halving finds it: the probe before the
+ * first that fits does not. FG_NO_ID after errors. */
+static uint32_t first_that_fits(Compile *c)
+{
+    uint32_t at = 0;
+    while (!fits(c, &c->levels[c->probes.data[at]].fixed))
+        at++;
+    uint32_t high = c->probes.data[at], low = at == 0 ? high : c->probes.data[at - 1] + 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const Level *l = level(c, middle);
+        if (!l)
+            return FG_NO_ID;
+        if (fits(c, &l->fixed))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
+}
+
+static bool search_level(Compile *c, uint32_t rung, FgEvaluation *chosen)
+{
+    FgEvaluation found;
+    const Level *l = level(c, rung);
+    if (!l)
+        return false;
+    if (!fits(c, &l->fixed))
+        return true;
+    c->search.graph = l->graph;
+    if (!fg_search_compiled(&c->search, &l->fixed, 1, &found))
+        return false;
+    if (chosen->plan && !fg_evaluation_better(&found, chosen, c->out->budget_bytes))
+        return true;
+    *chosen = found;
+    c->base = l->fixed.plan;
+    return true;
+}
+
+/* The fastest over the smallest set that fits and a few larger ones: more recomputation leaves more
+ * memory to hide communication with, and pays only while communication is exposed. */
+static bool search_levels(Compile *c, FgEvaluation *chosen)
+{
+    uint32_t first = first_that_fits(c), n = c->ladder.rungs.len;
+    if (first == FG_NO_ID)
+        return false;
+    *chosen = (FgEvaluation){0};
+    if (!search_level(c, first, chosen))
+        return false;
+    double before = c->ladder.rungs.data[first].seconds;
+    for (uint32_t part = 16; part > 1; part /= 4) {
+        uint32_t rung = first + (n + part - 1) / part;
+        if (rung >= n)
+            break;
+        double micro_steps = (double)c->graph->numerics.accumulate;
+        double added = (c->ladder.rungs.data[rung].seconds - before) * 1e6 * micro_steps;
+        if (added < chosen->sim.step_us - chosen->sim.compute_us && !search_level(c, rung, chosen))
+            return false;
+    }
+    return true;
+}
+
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
  */
 static bool choose(Compile *c, FgEvaluation *chosen)
 {
-    const FgEvaluation *zero3 = &c->fixed[0], *minimum = &c->fixed[1];
-    const FgEvaluation *least =
-        zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
-    uint64_t budget = c->out->budget_bytes;
-    *chosen = c->options->schedule == FG_SCHEDULE_ZERO3 ? *zero3 : *least;
+    const FgEvaluation *least = c->zero3;
+    if (c->minimum->ledger.peak_bytes <= least->ledger.peak_bytes)
+        least = c->minimum;
+    if (c->options->schedule == FG_SCHEDULE_COMPILED)
+        for (uint32_t i = 0; i < c->probes.len; i++) {
+            const FgEvaluation *e = &c->levels[c->probes.data[i]].fixed;
+            if (e->ledger.peak_bytes < least->ledger.peak_bytes)
+                least = e;
+        }
+    *chosen = c->options->schedule == FG_SCHEDULE_ZERO3 ? *c->zero3 : *least;
+    c->base = chosen->plan;
     c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
-    c->out->fits = chosen->ledger.peak_bytes <= budget;
+    c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
     double start = now_ms();
-    bool ok = fg_search_compiled(&c->search, c->fixed, 2, chosen);
+    bool ok = search_levels(c, chosen);
     add_time(&c->search, "search", now_ms() - start);
     return ok;
 }
@@ -192,10 +316,10 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         return false;
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
-    out->zero3_step_us = c.fixed[0].sim.step_us;
-    out->zero3_peak_bytes = c.fixed[0].ledger.peak_bytes;
+    out->zero3_step_us = c.zero3->sim.step_us;
+    out->zero3_peak_bytes = c.zero3->ledger.peak_bytes;
     out->plans_tried = c.search.evaluated;
-    count_plan(out, chosen.plan, c.fixed[0].plan);
+    count_plan(out, chosen.plan, c.base);
     bool ok = !out->fits || finish(&c, &chosen);
     for (uint32_t i = 0; i < c.search.times.len; i++)
         fg_vec_push(arena, &out->times, c.search.times.data[i]);

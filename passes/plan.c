@@ -184,7 +184,7 @@ static void emit_buckets(Buckets *b)
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
         memcpy(params, members->data, members->len * sizeof *params);
         FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len,
-                               0};
+                               0, 0};
         fg_vec_push(arena, &b->plan->buckets, bucket);
     }
 }

@@ -2,7 +2,7 @@
  * manager and proved.
  *
  * Plans differ first in what backward computes again: the rungs of a ladder (recompute_choose.c).
- * The floor is the least packed peak of the fixed plan over a few rungs, found without looking at
+ * The floor is the least packed peak of the fixed plan over three rungs, found without looking at
  * the budget; nothing fits below it and something fits at it, by construction. The search begins at
  * the first rung that fits: where ZeRO-3 fits, at none.
  */
@@ -70,7 +70,8 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *
 /* A set of recomputed nodes, applied: the graph that its plans lower, and the fixed plan on it. */
 typedef struct Level {
     const FgModule *graph; /* NULL: not made yet */
-    FgEvaluation fixed;
+    FgEvaluation fixed;    /* its plan comes with the graph */
+    bool measured;         /* its figures are there too */
 } Level;
 
 typedef struct Compile {
@@ -109,7 +110,7 @@ static const char *level_name(const Compile *c, uint32_t rung)
 }
 
 /* Recompute is a plan's lever, but the same for all plans of a level: applied once for them. */
-static Level *level(Compile *c, uint32_t rung)
+static Level *level_graph(Compile *c, uint32_t rung)
 {
     Level *l = &c->levels[rung];
     if (l->graph)
@@ -124,38 +125,85 @@ static Level *level(Compile *c, uint32_t rung)
         return NULL;
     add_times(&c->search, &pm);
     FgArena *scratch = fg_arena_new();
-    FgPlan *plan = fg_plan_fixed(m, scratch, level_name(c, rung), m->plan->recompute);
+    l->fixed.plan = fg_plan_fixed(m, scratch, level_name(c, rung), m->plan->recompute);
     fg_arena_free(scratch);
-    c->search.graph = m;
-    if (!fg_search_evaluate(&c->search, plan, NULL, &l->fixed, NULL))
-        return NULL;
     l->graph = m;
     return l;
 }
 
-/* The fixed plans, and the levels that the floor is measured on: the first, the last and PROBES
- * between them. */
+/* A level with its fixed plan measured; NULL after errors. */
+static Level *level(Compile *c, uint32_t rung)
+{
+    Level *l = level_graph(c, rung);
+    if (!l || l->measured)
+        return l;
+    c->search.graph = l->graph;
+    l->measured = fg_search_evaluate(&c->search, l->fixed.plan, NULL, &l->fixed, NULL);
+    return l->measured ? l : NULL;
+}
+
+/* Bytes that no placement of the level's fixed plan can do without: a small part of the work of
+ * measuring it. */
+static bool level_bound(Compile *c, uint32_t rung, uint64_t *out)
+{
+    const Level *l = level_graph(c, rung);
+    if (!l)
+        return false;
+    FgArena *arena = fg_arena_new();
+    FgModule *m = fg_module_clone(l->graph, arena);
+    m->plan = fg_plan_clone(l->fixed.plan, arena);
+    FgPassManager pm = {.arena = arena, .machine = c->search.machine, .budget = UINT64_MAX};
+    bool ok = fg_run_passes(&pm, m, "bucket,shard,reduce,update,order,inplace");
+    add_times(&c->search, &pm);
+    if (ok) {
+        FgLedger ledger;
+        fg_ledger(arena, m, &ledger);
+        *out = 0;
+        for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++)
+            *out += ledger.by_class[i];
+    }
+    fg_arena_free(arena);
+    return ok;
+}
+
+/* The rungs whose fixed plans the floor is measured on: the first, the last, and of a few between
+ * them the one that promises least. */
+static bool find_probes(Compile *c)
+{
+    uint32_t last = c->ladder.rungs.len - 1, best = 0;
+    uint64_t least = UINT64_MAX, bytes;
+    bool inner = c->options->schedule == FG_SCHEDULE_COMPILED && last > 1;
+    for (uint32_t i = 1; i <= PROBES && inner; i++) {
+        /* The last rung but one is the largest set that is computed again piece by piece. */
+        uint32_t rung = (uint32_t)((uint64_t)(last - 1) * i / PROBES);
+        if (!level_bound(c, rung, &bytes))
+            return false;
+        best = bytes <= least ? rung : best;
+        least = bytes <= least ? bytes : least;
+    }
+    fg_vec_push(c->arena, &c->probes, 0);
+    if (best > 0)
+        fg_vec_push(c->arena, &c->probes, best);
+    if (last > 0)
+        fg_vec_push(c->arena, &c->probes, last);
+    return true;
+}
+
 static bool prepare(Compile *c)
 {
     double start = now_ms();
     fg_recompute_ladder(c->arena, c->graph, c->search.machine, c->options->recompute, &c->ladder);
     add_time(&c->search, "ladder", now_ms() - start);
-    uint32_t n = c->ladder.rungs.len, last = n - 1;
+    uint32_t n = c->ladder.rungs.len;
     c->levels = FG_NEW_ARRAY(c->arena, Level, n);
-    for (uint32_t i = 0; i <= PROBES; i++) {
-        /* The last rung but one is the largest set that is computed again piece by piece. */
-        uint32_t rung = last == 0 ? 0 : (uint32_t)((uint64_t)(last - 1) * i / PROBES);
-        if (c->probes.len == 0 || c->probes.data[c->probes.len - 1] < rung)
-            fg_vec_push(c->arena, &c->probes, rung);
-    }
-    if (c->probes.data[c->probes.len - 1] < last)
-        fg_vec_push(c->arena, &c->probes, last);
+    if (!find_probes(c))
+        return false;
     for (uint32_t i = 0; i < c->probes.len; i++)
         if (!level(c, c->probes.data[i]))
             return false;
     bool all = c->options->recompute == FG_RECOMPUTE_SELECTIVE;
-    c->zero3 = &c->levels[all ? last : 0].fixed;
-    c->minimum = &c->levels[last].fixed;
+    c->zero3 = &c->levels[all ? n - 1 : 0].fixed;
+    c->minimum = &c->levels[n - 1].fixed;
     return true;
 }
 
@@ -169,25 +217,33 @@ static bool fits(const Compile *c, const FgEvaluation *e)
     return e->ledger.peak_bytes <= c->out->budget_bytes;
 }
 
-/* The first rung at which the fixed plan fits, as far as halving finds it: the probe before the
- * first that fits does not. FG_NO_ID after errors. */
+/* The first rung at which the fixed plan fits, as far as halving finds it: by what the plans need
+ * at least, then by what they take. A probe that fits ends the search. FG_NO_ID after errors. */
 static uint32_t first_that_fits(Compile *c)
 {
-    uint32_t at = 0;
+    uint32_t at = 0, tries = 3;
     while (!fits(c, &c->levels[c->probes.data[at]].fixed))
         at++;
-    uint32_t high = c->probes.data[at], low = at == 0 ? high : c->probes.data[at - 1] + 1;
-    while (low < high) {
+    uint32_t known = c->probes.data[at], low = at == 0 ? known : c->probes.data[at - 1] + 1;
+    for (uint32_t high = known; low < high;) {
         uint32_t middle = low + (high - low) / 2;
-        const Level *l = level(c, middle);
-        if (!l)
+        uint64_t bytes;
+        if (!level_bound(c, middle, &bytes))
             return FG_NO_ID;
-        if (fits(c, &l->fixed))
+        if (bytes <= c->out->budget_bytes)
             high = middle;
         else
             low = middle + 1;
     }
-    return high;
+    for (; low < known && tries > 0; tries--) {
+        const Level *l = level(c, low);
+        if (!l)
+            return FG_NO_ID;
+        if (fits(c, &l->fixed))
+            return low;
+        low += 1 + (known - low) / 8;
+    }
+    return known;
 }
 
 static bool search_level(Compile *c, uint32_t rung, FgEvaluation *chosen)

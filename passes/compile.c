@@ -1,13 +1,15 @@
-/* compile: graph passes once, then the search over plans, then the chosen plan lowered under the
- * manager and proved.
+/* compile: graph passes once, then the search over settings and plans, then the chosen plan lowered
+ * under the manager and proved.
  *
- * The floor is the least packed peak of the fixed plans, found without looking at the budget;
- * nothing fits below it and something fits at it, by construction.
+ * Plans differ first in what backward computes again: the rungs of a ladder (settings.c). The floor
+ * is the least packed peak of the fixed plans over a few rungs, found without looking at the
+ * budget; nothing fits below it and something fits at it, by construction. The search begins at the
+ * first rung that fits: where ZeRO-3 fits, at none.
  */
 #include "passes/compile.h"
 
 #include "passes/search.h"
-#include "passes/zero3.h"
+#include "passes/settings.h"
 
 #include <string.h>
 #include <time.h>
@@ -32,7 +34,7 @@ static void add_time(FgSearch *s, const char *name, double ms)
     fg_vec_push(s->arena, &s->times, ((FgPassTime){name, ms}));
 }
 
-static void add_times(FgSearch *s, const FgPassManager *pm)
+void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
 {
     for (uint32_t i = 0; i < pm->times.len; i++)
         add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
@@ -46,7 +48,7 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
     bool ok = fg_run_passes(&pm, m, LOWER);
-    add_times(s, &pm);
+    fg_search_add_times(s, &pm);
     s->evaluated++;
     if (ok) {
         double start = now_ms();
@@ -70,7 +72,8 @@ typedef struct Compile {
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgEvaluation zero3, layers, modules; /* the last two gather at use, a layer or a module each */
+    FgSettings settings;
+    FgEvaluation zero3;
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -85,99 +88,108 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-/* Gather at use, lowered and read; then the baseline's knobs on its places. */
-static bool evaluate_zero3(Compile *c, FgModule *graph)
-{
-    FgArena *scratch = fg_arena_new();
-    FgPlan *base = fg_zero3_base(graph, scratch, c->options->recompute, &c->options->zero3);
-    FgEvaluation at_use;
-    FgModule *module;
-    bool ok = fg_search_evaluate(&c->search, base, scratch, &at_use, &module);
-    if (ok) {
-        FgEstimate estimate;
-        fg_estimate_build(c->arena, scratch, module, base, c->search.machine, &estimate);
-        FgPlan *plan = fg_zero3_plan(&estimate, scratch, module, &c->options->zero3);
-        ok = fg_search_evaluate(&c->search, plan, NULL, &c->zero3, NULL);
-        c->zero3.kept = base->gathers.len - plan->gathers.len;
-    }
-    fg_arena_free(scratch);
-    return ok;
-}
-
-static bool evaluate_at_use(Compile *c, FgModule *graph, bool by_module, FgEvaluation *out)
-{
-    FgArena *scratch = fg_arena_new();
-    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", c->options->recompute, by_module, 0);
-    fg_arena_free(scratch);
-    out->kept = 0;
-    return fg_search_evaluate(&c->search, plan, NULL, out, NULL);
-}
-
-/* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the
- * search. */
-static bool prepare(Compile *c)
-{
-    FgModule *m = fg_module_clone(c->graph, c->arena);
-    m->plan = FG_NEW(c->arena, FgPlan);
-    m->plan->name = "base";
-    m->plan->recompute = c->options->recompute;
-    FgPassManager pm = manager(c);
-    pm.dump_dir = pm.stop_after = NULL;
-    if (!fg_run_passes(&pm, m, "recompute"))
-        return false;
-    c->search.graph = m;
-    return evaluate_zero3(c, m) && evaluate_at_use(c, m, false, &c->layers) &&
-           evaluate_at_use(c, m, true, &c->modules);
-}
-
 static uint64_t memory_for(const Compile *c, uint64_t peak)
 {
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
-static const FgEvaluation *lesser(const FgEvaluation *a, const FgEvaluation *b)
+static bool fits(const Compile *c, const FgEvaluation *e)
 {
-    return b->ledger.peak_bytes < a->ledger.peak_bytes ? b : a;
+    return e->ledger.peak_bytes <= c->out->budget_bytes;
 }
 
-/* The fastest plan that fits: the fixed plans, then what the search makes of coarse buckets, or of
- * fine ones where coarse ones do not fit. */
-static bool search_compiled(Compile *c, FgEvaluation *best)
+static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvaluation *best)
 {
-    uint64_t budget = c->out->budget_bytes;
-    const FgEvaluation *fixed[] = {&c->layers, &c->modules, &c->zero3};
-    *best = *fixed[0];
-    for (uint32_t i = 1; i < 3; i++)
-        if (fg_evaluation_better(fixed[i], best, budget))
-            *best = *fixed[i];
-    bool coarse = c->layers.ledger.peak_bytes <= budget;
+    if (fg_evaluation_better(candidate, best, c->out->budget_bytes))
+        *best = *candidate;
+}
+
+/* What the search makes of a setting: with coarse buckets, or fine ones where coarse ones do not
+ * fit. */
+static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
+{
+    for (int unit = 0; unit < FG_N_UNITS; unit++) {
+        const FgEvaluation *base = fg_setting_at_use(&c->settings, rung, (FgUnit)unit);
+        if (!base)
+            return false;
+        if (!fits(c, base))
+            continue;
+        FgEvaluation found = *base;
+        if (!fg_search_compiled(&c->search, base, &found))
+            return false;
+        take_better(c, &found, best);
+        break;
+    }
+    return true;
+}
+
+/* The fastest over the smallest recomputed set that fits and a few larger ones: these leave more
+ * memory to hide communication with, and pay only while communication is exposed. */
+static bool search_rungs(Compile *c, FgEvaluation *best)
+{
+    const FgLadder *ladder = &c->settings.ladder;
+    uint32_t first, n = ladder->rungs.len;
+    if (!fg_settings_first_fit(&c->settings, FG_UNIT_LAYER, &first) ||
+        (first == FG_NO_ID && !fg_settings_first_fit(&c->settings, FG_UNIT_MODULE, &first)))
+        return false;
+    if (first == FG_NO_ID)
+        return true;
+    if (!search_rung(c, first, best))
+        return false;
+    double micro_steps = (double)c->graph->numerics.accumulate;
+    for (uint32_t part = 16; part > 1; part /= 4) {
+        uint32_t rung = first + (n + part - 1) / part;
+        if (rung >= n)
+            break;
+        double added = ladder->rungs.data[rung].seconds - ladder->rungs.data[first].seconds;
+        if (added * 1e6 * micro_steps < best->sim.step_us - best->sim.compute_us &&
+            !search_rung(c, rung, best))
+            return false;
+    }
+    return true;
+}
+
+static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation *best)
+{
+    *best = *least;
+    take_better(c, &c->zero3, best);
     double start = now_ms();
-    bool ok = fg_search_compiled(&c->search, coarse ? &c->layers : &c->modules, best);
+    bool ok = search_rungs(c, best);
     add_time(&c->search, "search", now_ms() - start);
     return ok;
+}
+
+/* The least that any probe takes, and the baseline. */
+static const FgEvaluation *find_floor(Compile *c)
+{
+    const FgEvaluation *least = &c->zero3;
+    for (uint32_t i = 0; i < c->settings.probes.len; i++) {
+        const FgEvaluation *e = fg_setting_least(&c->settings, c->settings.probes.data[i]);
+        if (!e)
+            return NULL;
+        if (e->ledger.peak_bytes <= least->ledger.peak_bytes)
+            least = e;
+    }
+    return least;
 }
 
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
  */
 static bool choose(Compile *c, FgEvaluation *chosen)
 {
-    const FgEvaluation *minimum = lesser(&c->layers, &c->modules);
-    switch (c->options->schedule) {
-    case FG_SCHEDULE_ZERO3:
-        *chosen = c->zero3;
-        break;
-    case FG_SCHEDULE_MINIMUM:
-        *chosen = *minimum;
-        break;
-    case FG_SCHEDULE_COMPILED:
-        *chosen = *lesser(minimum, &c->zero3);
-        break;
-    }
+    const FgEvaluation *least = &c->zero3;
+    if (c->options->schedule == FG_SCHEDULE_COMPILED)
+        least = find_floor(c);
+    else if (c->options->schedule == FG_SCHEDULE_MINIMUM)
+        least = fg_setting_least(&c->settings, c->settings.ladder.rungs.len - 1);
+    if (!least)
+        return false;
+    *chosen = *least;
     c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
-    c->out->fits = chosen->ledger.peak_bytes <= c->out->budget_bytes;
+    c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    return search_compiled(c, chosen);
+    return search_compiled(c, least, chosen);
 }
 
 static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
@@ -198,7 +210,7 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     if (!fg_run_passes(&pm, m, FG_PIPELINE_LOWER))
         return false;
     out->module = m;
-    add_times(&c->search, &pm);
+    fg_search_add_times(&c->search, &pm);
     if (pm.stopped)
         return true;
     double start = now_ms();
@@ -230,14 +242,15 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     FgPassManager pm = manager(&c);
     if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
         return false;
-    add_times(&c.search, &pm);
+    fg_search_add_times(&c.search, &pm);
     if (pm.stopped) {
         out->module = c.graph;
         out->fits = true;
         return true;
     }
     FgEvaluation chosen;
-    if (!prepare(&c) || !choose(&c, &chosen))
+    if (!fg_settings_open(&c.settings, &c.search, c.graph, options) ||
+        !fg_settings_zero3(&c.settings, &c.zero3) || !choose(&c, &chosen))
         return false;
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;

@@ -282,6 +282,13 @@ static void emit_intervals(Buckets *b)
           by_bucket_then_use);
 }
 
+void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes)
+{
+    plan->recomputed = (FgIdVec){0};
+    for (uint32_t i = 0; i < nodes->len; i++)
+        fg_vec_push(arena, &plan->recomputed, nodes->data[i]);
+}
+
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute)
 {
     return fg_plan_units(graph, scratch, name, recompute, false, 0);
@@ -297,6 +304,8 @@ FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRec
                  .persistence = persistence};
     b.plan->name = fg_intern(graph->intern, name);
     b.plan->recompute = recompute;
+    if (recompute == FG_RECOMPUTE_SELECTIVE)
+        fg_plan_set_recomputed(b.plan, graph->arena, &graph->plan->recomputed);
     collect_facts(&b);
     assign_layers_and_large(&b);
     assign_small(&b);
@@ -310,6 +319,7 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
     FgPlan *copy = FG_NEW(arena, FgPlan);
     copy->name = plan->name;
     copy->recompute = plan->recompute;
+    fg_plan_set_recomputed(copy, arena, &plan->recomputed);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         FgPlanBucket bucket = plan->buckets.data[i];
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, bucket.n_params);

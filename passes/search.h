@@ -28,6 +28,8 @@ typedef struct FgSearch {
 bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluation *out,
                         FgModule **out_module);
 
+void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
+
 /* Improves *out, which fits the budget, by plans with the buckets of `base`, whose plan gathers at
  * use. False after errors. */
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);

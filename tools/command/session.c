@@ -152,7 +152,9 @@ FgCompileOptions fg_session_options(const FgSession *session)
 {
     FgCompileOptions options = {.memory_bytes = UINT64_MAX, .zero3 = zero3_of(session->flags)};
     options.schedule = (FgSchedule)fg_flags_choice(session->flags, FG_FLAG_schedule);
-    options.recompute = (FgRecompute)fg_flags_choice(session->flags, FG_FLAG_recompute);
+    static const FgRecompute recompute[] = {FG_RECOMPUTE_AUTO, FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL,
+                                            FG_RECOMPUTE_SELECTIVE};
+    options.recompute = recompute[fg_flags_choice(session->flags, FG_FLAG_recompute)];
     if (session->flags->values[FG_FLAG_memory])
         fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
     return options;

@@ -6,13 +6,18 @@
  */
 #include "passes/compile.h"
 
+#include "passes/offload_plan.h"
 #include "passes/search.h"
 
 #include <string.h>
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define LOWER "bucket,shard,reduce,update,order,inplace,memplan,streams"
+/* States travel for an update in parts of at most so many elements: a smaller one takes less of the
+ * device, and more calls. */
+#define PIECE ((uint64_t)8 << 20)
+#define LEAST_PIECE ((uint64_t)4 << 20)
+#define LOWER "bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
 
 static double now_ms(void)
 {
@@ -69,7 +74,9 @@ typedef struct Compile {
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgEvaluation fixed[2]; /* zero3, minimum */
+    FgEvaluation fixed[2];  /* zero3, minimum */
+    FgOffloadLadder ladder; /* of what may be offloaded */
+    uint32_t offloaded;     /* steps of it that are */
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -97,10 +104,25 @@ static bool prepare(Compile *c)
     if (!fg_run_passes(&pm, m, "recompute"))
         return false;
     c->search.graph = m;
+    return true;
+}
+
+/* ---- the fixed plans, and what of them leaves the device ---- */
+
+/* The fixed plans with the first n steps of the ladder. zero3 has its copies ahead of their need,
+ * as it would be run; minimum has them at the last moment. */
+static bool fix(Compile *c, uint32_t n)
+{
     static const char *const names[] = {"zero3", "minimum"};
+    FgModule *m = (FgModule *)c->search.graph;
+    c->offloaded = n;
     for (int i = 0; i < 2; i++) {
         FgArena *scratch = fg_arena_new();
         FgPlan *plan = fg_plan_fixed(m, scratch, names[i], c->options->recompute);
+        fg_offload_apply(c->arena, plan, m, c->search.machine, &c->ladder, n,
+                         i == 0 ? PIECE : LEAST_PIECE);
+        if (n && i == 0)
+            fg_offload_time(scratch, plan, m, c->search.machine, 1.2);
         fg_arena_free(scratch);
         if (!fg_search_evaluate(&c->search, plan, NULL, &c->fixed[i], NULL))
             return false;
@@ -108,26 +130,121 @@ static bool prepare(Compile *c)
     return true;
 }
 
+/* The fixed plan that decides whether anything fits. */
+static const FgEvaluation *deciding(const Compile *c)
+{
+    const FgEvaluation *zero3 = &c->fixed[0], *minimum = &c->fixed[1];
+    if (c->options->schedule == FG_SCHEDULE_ZERO3)
+        return zero3;
+    return zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
+}
+
+static bool fits(const Compile *c, const FgEvaluation *e)
+{
+    return e->ledger.peak_bytes <= c->out->budget_bytes &&
+           e->ledger.host_bytes <= c->out->host_memory_bytes;
+}
+
+/* Steps of the ladder, from the first on, that the host has memory for. */
+static uint32_t steps_in_host(const Compile *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < c->ladder.len; i++) {
+        bytes += c->ladder.data[i].bytes + c->ladder.data[i].bytes / 16;
+        if (bytes > c->out->host_memory_bytes)
+            return i;
+    }
+    return c->ladder.len;
+}
+
+/* `auto`: nothing leaves the device where everything fits; else the shortest run of the ladder's
+ * steps that is found to fit, looking where its estimates point. *out_floor: the least packed peak,
+ * of nothing and of all; nothing fits below it. */
+static bool fix_auto(Compile *c, uint64_t *out_floor)
+{
+    if (!fix(c, 0))
+        return false;
+    uint32_t most = steps_in_host(c);
+    uint64_t none = deciding(c)->ledger.peak_bytes;
+    *out_floor = none;
+    if (!most)
+        return true;
+    if (!fix(c, most))
+        return false;
+    uint64_t all = deciding(c)->ledger.peak_bytes;
+    *out_floor = none < all ? none : all;
+    uint64_t budget = c->out->budget_bytes;
+    if (none <= budget || none < all)
+        return fix(c, 0);
+    uint64_t excess = all <= budget ? none - budget : 0;
+    for (uint32_t n = 0; excess && n < most;) {
+        for (uint64_t saved = 0; n < most && saved < excess; n++)
+            saved += c->ladder.data[n].bytes;
+        if (!fix(c, n))
+            return false;
+        uint64_t peak = deciding(c)->ledger.peak_bytes;
+        excess = fits(c, deciding(c)) ? 0 : peak > budget ? peak - budget : 1;
+    }
+    return true;
+}
+
+/* Fixed plans with what the options offload. */
+static bool fix_plans(Compile *c, uint64_t *out_floor)
+{
+    const FgCompileOptions *options = c->options;
+    uint32_t classes = options->offload_auto ? (uint32_t)FG_OFFLOAD_ALL : options->offload;
+    if (classes && c->out->host_memory_bytes) {
+        FgArena *scratch = fg_arena_new();
+        FgModule *m = (FgModule *)c->search.graph;
+        FgPlan *plan = fg_plan_fixed(m, scratch, "zero3", options->recompute);
+        c->ladder = fg_offload_ladder(c->arena, m, c->search.machine, plan, classes);
+        fg_arena_free(scratch);
+    }
+    if (options->offload_auto)
+        return fix_auto(c, out_floor);
+    bool ok = fix(c, c->ladder.len);
+    *out_floor = ok ? deciding(c)->ledger.peak_bytes : 0;
+    return ok;
+}
+
 static uint64_t memory_for(const Compile *c, uint64_t peak)
 {
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
+/* The search from fixed plans whose copies stand at the last moment, and so take least memory. */
+static bool search_late(Compile *c, FgEvaluation *best)
+{
+    FgEvaluation fixed[2] = {c->fixed[0], c->fixed[1]}, found;
+    FgPlan *plan = fg_plan_clone(c->fixed[0].plan, c->arena);
+    for (uint32_t i = 0; i < plan->gathers.len; i++)
+        plan->gathers.data[i].fetch = 0;
+    for (uint32_t i = 0; i < plan->stashes.len; i++)
+        plan->stashes.data[i].linger = plan->stashes.data[i].ahead = 0;
+    if (!fg_search_evaluate(&c->search, plan, NULL, &fixed[0], NULL) ||
+        !fg_search_compiled(&c->search, fixed, 2, &found))
+        return false;
+    if (fg_evaluation_better(&found, best, c->out->budget_bytes))
+        *best = found;
+    return true;
+}
+
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
  */
-static bool choose(Compile *c, FgEvaluation *chosen)
+static bool choose(Compile *c, uint64_t floor, FgEvaluation *chosen)
 {
-    const FgEvaluation *zero3 = &c->fixed[0], *minimum = &c->fixed[1];
-    const FgEvaluation *least =
-        zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
-    uint64_t budget = c->out->budget_bytes;
-    *chosen = c->options->schedule == FG_SCHEDULE_ZERO3 ? *zero3 : *least;
-    c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
-    c->out->fits = chosen->ledger.peak_bytes <= budget;
+    *chosen = *deciding(c);
+    c->out->smallest_memory_bytes = memory_for(c, floor);
+    c->out->host_fits = chosen->ledger.host_bytes <= c->out->host_memory_bytes;
+    c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
     double start = now_ms();
-    bool ok = fg_search_compiled(&c->search, c->fixed, 2, chosen);
+    const FgEvaluation least = *chosen;
+    bool ok = fg_search_compiled(&c->search, c->fixed, 2, chosen) &&
+              (!c->offloaded || search_late(c, chosen));
+    if (ok && !fits(c, chosen)) /* a schedule that wants more of the host than there is */
+        *chosen = least;
     add_time(&c->search, "search", now_ms() - start);
     return ok;
 }
@@ -175,6 +292,7 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     out->reserved_bytes = machine->reserved_bytes;
     out->budget_bytes =
         out->memory_bytes > out->reserved_bytes ? out->memory_bytes - out->reserved_bytes : 0;
+    out->host_memory_bytes = fg_machine_host_bytes(machine);
     c.search.budget = out->budget_bytes;
     c.graph = fg_module_clone(graph, arena);
     c.graph->numerics = *numerics;
@@ -188,8 +306,11 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         return true;
     }
     FgEvaluation chosen;
-    if (!prepare(&c) || !choose(&c, &chosen))
+    uint64_t floor;
+    if (!prepare(&c) || !fix_plans(&c, &floor) || !choose(&c, floor, &chosen))
         return false;
+    for (uint32_t i = 0; i < c.offloaded; i++)
+        out->offload |= c.ladder.data[i].what;
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
     out->zero3_step_us = c.fixed[0].sim.step_us;

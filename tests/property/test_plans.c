@@ -86,7 +86,7 @@ static bool begin(Case *c, uint64_t seed)
 
 static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, FgCompiled *out)
 {
-    FgCompileOptions options = {schedule, c->recompute, memory, verify, NULL, NULL};
+    FgCompileOptions options = {schedule, c->recompute, memory, verify, NULL, NULL, 0, false};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
     if (out->module)
@@ -156,7 +156,7 @@ static void dumps_round_trip(int *failures)
             return;
         }
         FgCompileOptions options = {FG_SCHEDULE_COMPILED, c.recompute, UINT64_MAX, false, NULL,
-                                    stops[seed % 6]};
+                                    stops[seed % 6], 0, false};
         FgCompiled out;
         CHECK(fg_compile(c.arena, c.graph, &c.machine, &c.numerics, &options, &out));
         FgBuf one, two;

@@ -188,6 +188,8 @@ static void print_plan(Printer *p)
         fg_buf_puts(p->out, " params(");
         print_ids(p->out, b->params, b->n_params);
         fg_buf_printf(p->out, ") linger(%" PRId64 ")", b->linger);
+        if (b->settle)
+            fg_buf_printf(p->out, " settle(%" PRId64 ")", b->settle);
         print_offload(p->out, b);
         fg_buf_puts(p->out, "\n");
     }

@@ -82,10 +82,16 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 /* Seconds of one node alone on its engine. */
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
-/* By node id: microseconds that the compute stream stands still for that node, in one run of its
- * function. */
-void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
-                        double *out_us);
+/* One node in a simulated run of its function; microseconds from the function's start. */
+typedef struct FgSimNode {
+    double start_us, end_us;
+    double stall_us; /* that the compute stream stands still for it */
+    uint32_t after;  /* the node whose end it had to await last (on its stream, or waited for);
+                        FG_NO_ID: none */
+} FgSimNode;
+/* `out` by node id. */
+void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
+                       FgSimNode *out);
 
 /* The proof of a module (passes/check.c, trace.h): shares no code with the passes that made the
  * schedule. */

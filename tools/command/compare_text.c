@@ -105,9 +105,9 @@ static const char *gather_text(FgArena *arena, const FgSide *side, const FgLine 
 {
     const char *text =
         fg_arena_printf(arena, ", %s ahead of its use", fg_count_text(arena, line->ahead));
-    if (!side->stall_us)
+    if (!side->run)
         return text;
-    double stall = side->stall_us[line->node];
+    double stall = side->run[line->node].stall_us;
     return stall < 0.5 ? fg_arena_printf(arena, "%s, hidden", text)
                        : fg_arena_printf(arena, "%s, %s exposed", text,
                                          value_text(arena, FG_FIGURE_US, stall));

@@ -39,6 +39,15 @@ static inline bool fg_node_is_compute(const FgNode *node)
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);
 
+/* ---- states in host memory (passes/offload.c, update_parts.c) ---- */
+/* Some state of the bucket lies in host memory: its updates travel in parts. */
+bool fg_bucket_is_offloaded(const FgModule *module, uint32_t bucket);
+/* The update of such a bucket, and the first working copy of its weights from the master, appended
+ * to the builder's order. */
+void fg_emit_update_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket,
+                          uint32_t scalars, bool pending);
+void fg_emit_cast_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket);
+
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
  * not touched) and the padded total. */
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,

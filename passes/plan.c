@@ -204,8 +204,10 @@ static void emit_buckets(Buckets *b)
         const FgIdVec *members = &b->members.data[k];
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
         memcpy(params, members->data, members->len * sizeof *params);
-        FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len,
-                               0, 0};
+        FgPlanBucket bucket = {.name = fg_intern(b->graph->intern, bucket_name(b, k)),
+                               .params = params,
+                               .n_params = members->len,
+                               .pieces = 1};
         fg_vec_push(arena, &b->plan->buckets, bucket);
     }
 }
@@ -236,7 +238,7 @@ static int by_bucket_then_use(const void *a, const void *b)
 
 static void close_interval(Buckets *b, uint32_t bucket, OpenInterval *open)
 {
-    FgPlanGather gather = {bucket, open->first, open->last, 0};
+    FgPlanGather gather = {.bucket = bucket, .first_use = open->first, .last_use = open->last};
     fg_vec_push(b->graph->arena, &b->plan->gathers, gather);
     open->open = false;
 }
@@ -329,6 +331,8 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
     }
     for (uint32_t i = 0; i < plan->gathers.len; i++)
         fg_vec_push(arena, &copy->gathers, plan->gathers.data[i]);
+    for (uint32_t i = 0; i < plan->stashes.len; i++)
+        fg_vec_push(arena, &copy->stashes, plan->stashes.data[i]);
     return copy;
 }
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from common import Cases, Wrong, checkpoint, open_tools, read_log, require, same_bytes
+from common import Cases, Wrong, checkpoint, open_tools, pretend_program, read_log, require, same_bytes
 
 FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
 FOREVER = 100000000
@@ -21,24 +21,14 @@ class Programs:
         self.host, self.cuda, self.data = tools.path("host"), tools.path("cuda"), tools.path("data.bin")
         model = tools.example("tiny-llama.json")
         tools.call(tools.foregather, "compile", model, *FLAGS, "-o", self.host)
-        tools.call(tools.foregather, "compile", model, *FLAGS, "--target", "cuda", "--emit", "c", "-o", self.cuda + ".cu")
         tools.call(tools.foregather, "tokens", "--bytes", os.path.join(tools.source, "docs", "ops.md"), "-o", self.data)
-        lib = os.path.join(tools.build, "lib", "foregather")
-        tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", self.cuda + ".cu", "-o", self.cuda + ".o")
-        tools.call("cc", self.cuda + ".o", f"{lib}/libfg_trainer.a", f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a",
-                   *link_flags(tools), "-ldl", "-lpthread", "-lrt", "-lm", "-o", self.cuda)  # fmt: skip
+        pretend_program(tools, model, FLAGS, self.cuda)
 
     def command(self, program, *options):
         return [program, "--data", self.data, "--lr", "1e-3", *(str(word) for word in options)]
 
     def ranks(self, *options):
         return self.command(self.cuda, "--local-ranks", 2, *options)
-
-
-def link_flags(tools):
-    """What follows the runtime when a program for the host is linked."""
-    with open(os.path.join(tools.build, "tests", "link-flags.txt")) as f:
-        return f.read().split()
 
 
 def steps(log):

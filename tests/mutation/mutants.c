@@ -245,7 +245,8 @@ static void wait_other(const Cx *cx)
             try_arg(cx, i, "event", line_arg(line_at(cx, i), "event") - 1);
 }
 
-/* An event that the body records later, or that belongs to the period before. */
+/* The event is recorded after the wait alone: by the step before, across the cut, where all events
+ * start anew. */
 static void wait_across(const Cx *cx)
 {
     for (uint32_t i = 0; i < n_lines(cx); i++) {
@@ -310,6 +311,33 @@ static void swap_calls(const Cx *cx)
         if (is_work(line_at(cx, i)) && is_work(line_at(cx, i + 1)) &&
             conflicts(line_at(cx, i), line_at(cx, i + 1)))
             try_move(cx, i, i + 1, true);
+}
+
+static bool is_collective(const Line *line)
+{
+    return line_is(line, "gather") || line_is(line, "reduce_scatter") ||
+           line_is(line, "all_reduce") || line_is(line, "exchange");
+}
+
+/* The one text runs on all ranks, which therefore meet in one order. A text in which a rank finds
+ * out who it is, here by what its context holds, is no program. */
+static void swap_on_a_rank(const Cx *cx)
+{
+    static const char *const either =
+        "    if (*(const unsigned char *)cx)\n    %s\n    else\n    %s";
+    for (uint32_t i = 0; i < n_lines(cx); i++) {
+        uint32_t next = i + 1;
+        while (next < n_lines(cx) && !is_collective(line_at(cx, next)))
+            next++;
+        if (!is_collective(line_at(cx, i)) || next == n_lines(cx) ||
+            line_at(cx, i)->body != line_at(cx, next)->body)
+            continue;
+        Mutant mutant = begin(cx, i);
+        const char *a = text_of(cx, i), *b = text_of(cx, next);
+        edit(&mutant, i, fg_arena_printf(cx->arena, either, a, b));
+        edit(&mutant, next, fg_arena_printf(cx->arena, either, b, a));
+        finish(cx, &mutant);
+    }
 }
 
 static void flip_accumulate(const Cx *cx)

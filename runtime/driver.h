@@ -22,6 +22,7 @@ typedef struct FgRtGroup FgRtGroup;
 
 typedef struct FgRtOptions {
     int checked;            /* verify order, effects and initialisation of every access (host) */
+    int poison;             /* fill what is released, and the arena at start, with NaN */
     FgFault *fault;         /* one that a test asks for, or NULL; outlives the group */
     int profile;            /* add up the time of every node */
     int no_graph;           /* launch every call by itself (cuda) */

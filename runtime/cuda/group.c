@@ -124,6 +124,18 @@ static bool choose_products(FgRtGroup *group)
     return !fg_cuda_failed(cx);
 }
 
+/* After the rehearsal, which takes an arena of zeros. */
+static bool poison_arena(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    if (group->options.poison)
+        fg_cuda_check(cx,
+                      cudaMemsetAsync(cx->memory + cx->program->state_bytes, 0xff,
+                                      cx->program->arena_bytes, cx->streams[FG_COMPUTE]),
+                      "cudaMemsetAsync");
+    return !fg_cuda_failed(cx);
+}
+
 static bool open_all(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
@@ -134,7 +146,7 @@ static bool open_all(FgRtGroup *group)
     if (cx->segments && !fg_cuda_fault(cx, FG_FAULT_ALLOC, "a library's handle"))
         cx->gemm = fg_cuda_gemm_new(cx);
     return cx->gemm && fg_cuda_comm_warm(group) && choose_products(group) &&
-           fg_cuda_bodies_open(group) && fg_cuda_memory_check(group);
+           fg_cuda_bodies_open(group) && poison_arena(group) && fg_cuda_memory_check(group);
 }
 
 static FgRtGroup *group_new(const FgRtProgram *program, FgWorld *world, const FgRtOptions *options)

@@ -83,8 +83,11 @@ void fg_rt_release(FgRtCx *cx, uint32_t node, FgRtStream stream, uint64_t buffer
     static const FgCallInfo info = {"release", "release(buffer, bytes)", "(buffer, bytes)"};
     const uint64_t values[] = {buffer, bytes};
     const FgCall call = {&info, node, stream, values, 2};
-    if (call_enter(cx, &call))
-        call_leave(cx, &call);
+    if (!call_enter(cx, &call))
+        return;
+    if (cx->group->options.poison && bytes)
+        memset(fg_at(cx, buffer), 0xff, (size_t)bytes); /* a NaN of every type */
+    call_leave(cx, &call);
 }
 
 void fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event)

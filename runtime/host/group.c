@@ -124,6 +124,8 @@ static bool cx_open(FgRtGroup *group, uint32_t rank, char *error, size_t error_b
     cx->rank = rank;
     if (!map_memory(cx, error, error_bytes))
         return false;
+    if (group->options.poison)
+        memset(cx->memory + group->program->state_bytes, 0xff, (size_t)group->program->arena_bytes);
     if (group->options.profile) {
         if (!fg_fault_hits(group->options.fault, FG_FAULT_ALLOC, rank))
             cx->profile = calloc((size_t)group->program->n_nodes + 1, sizeof *cx->profile);

@@ -155,6 +155,7 @@ static bool open_run(Run *run, FgFail *fail)
 {
     FgOptions *options = &run->options;
     FgRtOptions rt = {.checked = options->checked,
+                      .poison = options->poison,
                       .profile = options->profile != NULL,
                       .no_graph = options->no_graph,
                       .builtin_attention = strcmp(options->attention, "builtin") == 0,

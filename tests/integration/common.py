@@ -97,9 +97,15 @@ class Tools:
             return json.load(f), stdout, stderr
 
 
-def pretend_program(tools, model, flags, path):
-    """Compiles a model for the cuda target and links it with that runtime on a pretended device (tests/pretend)."""
+def pretend_program(tools, model, flags, path, edit=None):
+    """Compiles a model for the cuda target and links it with that runtime on a pretended device (tests/pretend). `edit` changes the
+    emitted text."""
     tools.call(tools.foregather, "compile", model, *flags, "--target", "cuda", "--emit", "c", "-o", path + ".cu")
+    if edit:
+        with open(path + ".cu") as f:
+            text = edit(f.read())
+        with open(path + ".cu", "w") as f:
+            f.write(text)
     with open(os.path.join(tools.build, "tests", "link-flags.txt")) as f:
         link = f.read().split()
     lib = os.path.join(tools.build, "lib", "foregather")

@@ -5,6 +5,7 @@
 Kernels are the host's and two ranks add alike in any order, so results must be the host's, bit by bit.
 """
 import os
+import re
 import signal
 import subprocess
 import time
@@ -168,12 +169,37 @@ def mistakes(p):
     require("embedding" in said and "out of range" in said and "tiny-llama.json:" in said, said)
 
 
+def early_release(text):
+    """A gathered bucket is released before its first use in a step instead of after its last."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        found = re.search(r"fg_rt_release\(cx, \d+, FG_COMPUTE, (\d+),", line)
+        begin = max((i for i in range(at) if lines[i].startswith("{")), default=0)
+        uses = [i for i in range(begin, at) if found and f" {found[1]}," in lines[i] and "FG_COMPUTE" in lines[i]]
+        if uses:
+            lines.insert(uses[0], lines.pop(at))
+            return "\n".join(lines)
+    raise Wrong("no release to move")
+
+
+def poisons(p):
+    """What is read after its release turns into NaN."""
+    bad = p.tools.path("early")
+    pretend_program(p.tools, p.tools.example("tiny-llama.json"), FLAGS, bad, early_release)
+    run = p.command(bad, "--local-ranks", 2, "--steps", 3)
+    p.tools.call(*run)
+    _, said = p.tools.call(*run, "--poison", expect=1)
+    require("is not finite" in said or "out of range" in said, said)
+
+
 def main():
     tools, _ = open_tools()
     cases = Cases()
     p = Programs(tools)
     cases.run("processes: as the host, bitwise", as_host, p)
     cases.run("processes: call by call as in graphs", as_host, p, "--no-graph")
+    cases.run("processes: released memory is poisoned", as_host, p, "--poison")
+    cases.run("processes: poison is seen", poisons, p)
     cases.run("processes: gradients", gradients, p)
     cases.run("processes: resume", resumes, p)
     cases.run("processes: profile", profiles, p)

@@ -315,28 +315,24 @@ static void swap_calls(const Cx *cx)
 
 static bool is_collective(const Line *line)
 {
-    return line_is(line, "gather") || line_is(line, "reduce_scatter") ||
-           line_is(line, "all_reduce") || line_is(line, "exchange");
+    return line->call && strstr(line->call->entry->effects, "comm(");
 }
 
-/* The one text runs on all ranks, which therefore meet in one order. A text in which a rank finds
- * out who it is, here by what its context holds, is no program. */
+/* One text runs on all ranks, which meet in its order: a rank must not find out who it is. */
 static void swap_on_a_rank(const Cx *cx)
 {
-    static const char *const either =
-        "    if (*(const unsigned char *)cx)\n    %s\n    else\n    %s";
-    for (uint32_t i = 0; i < n_lines(cx); i++) {
-        uint32_t next = i + 1;
-        while (next < n_lines(cx) && !is_collective(line_at(cx, next)))
-            next++;
-        if (!is_collective(line_at(cx, i)) || next == n_lines(cx) ||
-            line_at(cx, i)->body != line_at(cx, next)->body)
+    static const char *const either = "    if (*(const char *)cx)\n    %s\n    else\n    %s";
+    for (uint32_t i = 0, last = NO_LINE; i < n_lines(cx); i++) {
+        if (!is_collective(line_at(cx, i)))
             continue;
-        Mutant mutant = begin(cx, i);
-        const char *a = text_of(cx, i), *b = text_of(cx, next);
-        edit(&mutant, i, fg_arena_printf(cx->arena, either, a, b));
-        edit(&mutant, next, fg_arena_printf(cx->arena, either, b, a));
-        finish(cx, &mutant);
+        if (last != NO_LINE && line_at(cx, last)->body == line_at(cx, i)->body) {
+            Mutant mutant = begin(cx, last);
+            const char *a = text_of(cx, last), *b = text_of(cx, i);
+            edit(&mutant, last, fg_arena_printf(cx->arena, either, a, b));
+            edit(&mutant, i, fg_arena_printf(cx->arena, either, b, a));
+            finish(cx, &mutant);
+        }
+        last = i;
     }
 }
 

@@ -86,7 +86,8 @@ def refusals(found, source):
             if REFUSES.search(text) and text.startswith(" ") and not text.lstrip().startswith("*"):
                 lines = found[name]
                 at = next((n for n in range(number, number + 4) if n in lines), None)
-                yield name, number, text.strip(), lines[at][0] if at else 0
+                if at:  # otherwise this build leaves it out
+                    yield name, number, text.strip(), lines[at][0]
 
 
 def main():

@@ -88,7 +88,7 @@ static void set_attr(Graph *graph, FgNode *node, const char *name, const char *t
             fg_node_set_float(graph->module, node, name, strtod(text, NULL));
         else if (kind == FG_ATTR_INTS)
             set_list(graph, node, name, text);
-        else if (kind == FG_ATTR_WORD)
+        else if (kind == FG_ATTR_WORD || kind == FG_ATTR_TEXT)
             fg_node_set_word(graph->module, node, name, text);
         else
             fg_node_set_int(graph->module, node, name, strtoll(text, NULL, 10));

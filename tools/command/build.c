@@ -93,8 +93,14 @@ static void push_compiler(FgArena *arena, FgStrVec *argv)
         fg_vec_push(arena, argv, access(FG_CC, X_OK) == 0 ? FG_CC : "cc");
 }
 
+static void push_all(FgArena *arena, FgStrVec *argv, const FgStrVec *more)
+{
+    for (uint32_t i = 0; i < more->len; i++)
+        fg_vec_push(arena, argv, more->data[i]);
+}
+
 static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *runtime,
-                             const char *c_path, const char *part)
+                             const char *c_path, const FgStrVec *objects, const char *part)
 {
     FgStrVec argv = {0};
     push_compiler(arena, &argv);
@@ -105,6 +111,7 @@ static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *r
     fg_vec_push(arena, &argv, "-o");
     fg_vec_push(arena, &argv, part);
     fg_vec_push(arena, &argv, c_path);
+    push_all(arena, &argv, objects);
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_rt_host.a", runtime));
@@ -177,10 +184,10 @@ static bool cuda_ready(FgArena *arena, const FgBuild *build, const char *runtime
     return !why;
 }
 
-/* The file is C to its end while it has no kernels of its own. nvcc takes every file that it is
- * given for C then, so libraries come by -l. */
+/* nvcc takes every file that it is given for C, so libraries come by -l, and objects of custom
+ * functions as the linker's. */
 static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *runtime,
-                             const char *c_path, const char *part)
+                             const char *c_path, const FgStrVec *objects, const char *part)
 {
     FgStrVec argv = {0};
     fg_vec_push(arena, &argv, find_nvcc(arena));
@@ -192,6 +199,10 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
     fg_vec_push(arena, &argv, "-o");
     fg_vec_push(arena, &argv, part);
     fg_vec_push(arena, &argv, c_path);
+    for (uint32_t i = 0; i < objects->len; i++) {
+        fg_vec_push(arena, &argv, "-Xlinker");
+        fg_vec_push(arena, &argv, objects->data[i]);
+    }
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "-L%s", runtime));
         push_words(arena, &argv, "-lfg_trainer -lfg_rt_cuda -lfg_launch " FG_CUDA_LINK_FLAGS);
@@ -200,25 +211,68 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
     return argv;
 }
 
+/* ---- custom functions ---- */
+
+/* One source file to one object. On the host its products are not contracted, as the runtime's are
+ * not: the same source gives the same bits. */
+static FgStrVec object_command(FgArena *arena, const FgBuild *build, const char *runtime,
+                               const char *source, const char *object)
+{
+    FgStrVec argv = {0};
+    if (build->cuda) {
+        fg_vec_push(arena, &argv, find_nvcc(arena));
+        push_words(arena, &argv, "-x cu -O2 -Xcompiler -fPIC -cudart shared");
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "-arch=sm_%s", build->arch));
+    } else {
+        push_compiler(arena, &argv);
+        push_words(arena, &argv, "-O2 -std=c11 -ffp-contract=off -fPIC");
+    }
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
+    push_words(arena, &argv, "-c -o");
+    fg_vec_push(arena, &argv, object);
+    fg_vec_push(arena, &argv, *source == '-' ? fg_arena_printf(arena, "./%s", source) : source);
+    fg_vec_push(arena, &argv, NULL);
+    return argv;
+}
+
+static bool run_compiler(FgArena *arena, const FgStrVec *argv, const char **out_error)
+{
+    const char *said = "";
+    int status = fg_run(arena, argv->data, &said);
+    if (status < 0)
+        *out_error = fg_arena_printf(arena, "%s did not start: %s", argv->data[0], said);
+    else if (status > 0)
+        *out_error =
+            fg_arena_printf(arena, "%s failed with status %d\n%s", argv->data[0], status, said);
+    return status == 0;
+}
+
+static bool build_objects(FgArena *arena, const FgBuild *build, const char *runtime,
+                          const char *folder, FgStrVec *out, const char **out_error)
+{
+    for (uint32_t i = 0; i < build->sources.len; i++) {
+        const char *object = fg_arena_printf(arena, "%s/custom-%u.o", folder, i);
+        FgStrVec argv = object_command(arena, build, runtime, build->sources.data[i], object);
+        if (!run_compiler(arena, &argv, out_error))
+            return false;
+        fg_vec_push(arena, out, object);
+    }
+    return true;
+}
+
 static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
-                    const char **out_error)
+                    const FgStrVec *objects, const char **out_error)
 {
     const char *target = fg_file_target(arena, build->output);
     const char *part = fg_arena_printf(arena, "%s.part-%ld", target, (long)getpid());
-    const char *said = "";
-    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, part)
-                                : host_command(arena, build, runtime, c_path, part);
-    int status = fg_run(arena, argv.data, &said);
-    if (status == 0 && rename(part, target) == 0)
+    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, objects, part)
+                                : host_command(arena, build, runtime, c_path, objects, part);
+    bool ok = run_compiler(arena, &argv, out_error);
+    if (ok && rename(part, target) == 0)
         return true;
     remove(part);
-    if (status == 0)
+    if (ok)
         *out_error = fg_arena_printf(arena, "%s cannot be written", build->output);
-    else if (status < 0)
-        *out_error = fg_arena_printf(arena, "%s did not start: %s", argv.data[0], said);
-    else
-        *out_error =
-            fg_arena_printf(arena, "%s failed with status %d\n%s", argv.data[0], status, said);
     return false;
 }
 
@@ -231,9 +285,11 @@ bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char *
     if (!folder)
         return false;
     const char *c_path = fg_arena_printf(arena, "%s/%s", folder, build->name);
+    FgStrVec objects = {0};
     double start = now_ms();
     bool ok = fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
-              compile(arena, build, runtime, c_path, out_error);
+              build_objects(arena, build, runtime, folder, &objects, out_error) &&
+              compile(arena, build, runtime, c_path, &objects, out_error);
     *out_ms = now_ms() - start;
     fg_temp_dir_remove(arena, folder);
     return ok;

@@ -581,6 +581,71 @@ static void other_set(const Cx *cx)
             try_arg(cx, i, "set", 1 - line_arg(line_at(cx, i), "set"));
 }
 
+/* ---- custom functions ---- */
+
+/* Both calls are of one function, on the same memory. */
+static bool same_places(const Cx *cx, const Line *a, const Line *b)
+{
+    const FgRbOperand *rows = cx->program->tables.operands.data;
+    uint64_t first = line_arg(a, "first"), second = line_arg(b, "first");
+    for (uint64_t i = 0; i < line_arg(a, "count"); i++)
+        if (rows[first + i].offset != rows[second + i].offset)
+            return false;
+    return true;
+}
+
+/* The operands of another call of the same function: another layer's values. */
+static void other_operands(const Cx *cx)
+{
+    for (uint32_t i = 0; i < n_lines(cx); i++) {
+        const Line *call = line_at(cx, i);
+        for (uint32_t k = 0; line_is(call, "custom") && k < n_lines(cx); k++) {
+            const Line *other = line_at(cx, k);
+            if (line_is(other, "custom") &&
+                line_arg(other, "function") == line_arg(call, "function") &&
+                !same_places(cx, call, other))
+                try_arg(cx, i, "first", line_arg(other, "first"));
+        }
+    }
+}
+
+static void other_function(const Cx *cx)
+{
+    uint32_t n = cx->program->tables.customs.len;
+    for (uint32_t i = 0; i < n_lines(cx) && n > 1; i++)
+        if (line_is(line_at(cx, i), "custom"))
+            try_arg(cx, i, "function", (line_arg(line_at(cx, i), "function") + 1) % n);
+}
+
+/* What stands between `from` and its end is replaced, where the line has it. */
+static void replace(const Cx *cx, uint32_t line, const char *from, const char *to)
+{
+    const char *text = text_of(cx, line), *at = strstr(text, from);
+    if (at)
+        try_edit(
+            cx, line,
+            fg_arena_printf(cx->arena, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)));
+}
+
+/* A declaration, or what hands calls on: another type, another direction, another operand. */
+static void change_declaration(const Cx *cx)
+{
+    static const char *const edits[][2] = {{"const FgBf16 *", "FgBf16 *"},
+                                           {"const FgBf16 *", "const float *"},
+                                           {", FgBf16 *", ", const FgBf16 *"},
+                                           {", FgBf16 *", ""},
+                                           {"const FgCustom *);", "FgCustom *);"},
+                                           {"in(call, 0)", "in(call, 1)"},
+                                           {"in(call, 1)", "in(call, 0)"},
+                                           {"in(call, 0)", "out(call, 0)"},
+                                           {", call);", ", 0);"}};
+    for (uint32_t i = 0; i < n_lines(cx); i++)
+        for (uint32_t k = 0; k < sizeof edits / sizeof *edits; k++)
+            if (!strncmp(line_at(cx, i)->text, "void custom_", 12) ||
+                !strncmp(line_at(cx, i)->text, "    custom_", 11))
+                replace(cx, i, edits[k][0], edits[k][1]);
+}
+
 /* ---- tables ---- */
 
 /* Each number of a table's row that the proof is about, one more (or 16 bytes further). */
@@ -621,7 +686,14 @@ static void change_table(const Cx *cx)
                 {"inputs", "offset", 16},
                 {"inputs", "elements", 1},
                 {"bucket_params", "", 1},
-                {"layouts", "", 1}};
+                {"layouts", "", 1},
+                {"customs", "n_inputs", 1},
+                {"customs", "n_outputs", 1},
+                {"operands", "offset", 16},
+                {"operands", "elements", 1},
+                {"operands", "written", 1},
+                {"operands", "written", UINT64_MAX},
+                {"operands", "rank", 1}};
     for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         const FgRbTable *table = fg_rb_table(&cx->program->source, rows[k].table);
         for (uint32_t i = 0; table && i < table->n_rows; i++)

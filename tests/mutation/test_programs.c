@@ -26,10 +26,14 @@ static const Variant variants[] = {
      "tiny-llama"},
     {"examples/tiny-llama.json", FG_SCHEDULE_MINIMUM, 2, FG_BF16, 1.0, 2, FG_RECOMPUTE_FULL,
      "tiny-llama, least memory, bf16, clip, 2 micro-steps, recompute"},
+    {"examples/custom-activation.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 0, 1, FG_RECOMPUTE_FULL,
+     "custom-activation, bf16, recompute"},
+    {"examples/custom-activation.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 1.0, 2, FG_RECOMPUTE_NONE,
+     "custom-activation, bf16, clip, 2 micro-steps"},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 /* At most so many mutants of a kind in the suite: more of the small programs. */
-static const uint32_t samples[N_VARIANTS] = {22, 22, 18, 16, 6, 5};
+static const uint32_t samples[N_VARIANTS] = {22, 22, 18, 16, 6, 5, 6, 4};
 
 typedef struct Count {
     uint32_t places, tried, alone, with_plan;

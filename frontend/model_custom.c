@@ -247,6 +247,23 @@ static uint32_t index_of(const FgStrVec *names, uint32_t n, const char *name, co
     return UINT32_MAX;
 }
 
+/* A name that no index was left for. Returns false. */
+static bool undefined(const Custom *custom, const FgJson *name, const FgStrVec *names, uint32_t n,
+                      bool once)
+{
+    FgJsonCx *json = custom->cx->json;
+    FgAttr nothing = {0};
+    bool there = index_of(names, n, name->text, &nothing, false) != UINT32_MAX;
+    const char *what = there  ? "stands here once more than among the inputs"
+                       : once ? "is no input of this node"
+                              : "is no input, no result and no gradient of a result (written "
+                                "d(result)) of this node";
+    if (fg_json_report(json, name->loc, FG_D_UNDEFINED_VALUE, "'%s' %s", name->text, what) &&
+        !there)
+        fg_json_suggest(json, name->text, names->data, n);
+    return false;
+}
+
 /* A list of names as indices into `names`; each once where `once`. */
 static bool read_names(const Custom *custom, const FgJson *list, const FgStrVec *names, uint32_t n,
                        bool once, FgAttr *out)
@@ -259,15 +276,8 @@ static bool read_names(const Custom *custom, const FgJson *list, const FgStrVec 
         if (!fg_json_is(cx->json, name, FG_JSON_IS_STRING, "a name"))
             return false;
         uint32_t index = index_of(names, n, name->text, out, once);
-        if (index == UINT32_MAX) {
-            if (fg_json_report(cx->json, name->loc, FG_D_UNDEFINED_VALUE,
-                               once ? "'%s' is no input of this node, or stands here twice"
-                                    : "'%s' is no input, no result and no gradient of a result "
-                                      "(written d(result)) of this node",
-                               name->text))
-                fg_json_suggest(cx->json, name->text, names->data, n);
-            return false;
-        }
+        if (index == UINT32_MAX)
+            return undefined(custom, name, names, n, once);
         ints[out->n_ints++] = index;
     }
     return true;

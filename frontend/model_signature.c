@@ -58,20 +58,23 @@ static void suggest_file(ModelCx *cx, const char *path, const char *name)
     fg_json_suggest(cx->json, name, names.data, names.len);
 }
 
+static bool check_file_name(ModelCx *cx, const FgJson *name, bool cuda)
+{
+    const char *wrong = bad_name(name->text, cuda);
+    if (wrong && fg_json_report(cx->json, name->loc, FG_D_BAD_VALUE, "the file name '%s' %s",
+                                name->text, wrong))
+        fg_diag_note(cx->json->diags, FG_NOWHERE,
+                     "a source lies beside or below the model file, and is named from there");
+    return !wrong;
+}
+
 /* Text and path live as long as the diagnostics, which may point at them. */
-static void read_source(ModelCx *cx, const FgJson *name, bool cuda, CustomSource *out)
+static void read_source(ModelCx *cx, const FgJson *name, CustomSource *out)
 {
     FgArena *arena = cx->module->arena;
-    const char *wrong = bad_name(name->text, cuda), *error;
+    const char *error;
     char *text;
     *out = (CustomSource){.name = fg_arena_strdup(arena, name->text)};
-    if (wrong) {
-        if (fg_json_report(cx->json, name->loc, FG_D_BAD_VALUE, "the file name '%s' %s", name->text,
-                           wrong))
-            fg_diag_note(cx->json->diags, FG_NOWHERE,
-                         "a source lies beside or below the model file, and is named from there");
-        return;
-    }
     out->path = fg_arena_printf(arena, "%s%s", folder_of(cx->arena, cx->path), out->name);
     if (!fg_file_read(arena, out->path, &text, &out->len, &error)) {
         if (fg_json_report(cx->json, name->loc, FG_D_IO, "%s", error)) {
@@ -90,11 +93,13 @@ static void read_source(ModelCx *cx, const FgJson *name, bool cuda, CustomSource
 const CustomSource *fg_model_source(ModelCx *cx, const FgJson *name, bool cuda)
 {
     uint32_t index;
+    if (!check_file_name(cx, name, cuda))
+        return NULL;
     if (!fg_map_get(&cx->source_index, name->text, &index)) {
         CustomSource *source = FG_NEW(cx->arena, CustomSource);
-        read_source(cx, name, cuda, source);
+        read_source(cx, name, source);
         index = cx->sources.len;
-        fg_map_add(&cx->source_index, name->text, index);
+        fg_map_add(&cx->source_index, source->name, index);
         fg_vec_push(cx->arena, &cx->sources, source);
     }
     const CustomSource *source = cx->sources.data[index];

@@ -363,6 +363,8 @@ static void read_operands(Cx *cx, const FgRbTable *dims)
                            .loc = row_place(table, i)};
         uint64_t size = fg_rb_dtype_bytes(row.dtype);
         check_shape(cx, table, i, dims);
+        if (whole(cx, table, i, "written") > 1)
+            FAIL(cx, row.loc, "an operand is written (1) or read (0)");
         if (!size || __builtin_mul_overflow(row.elements, size, &row.bytes) ||
             row.offset > UINT64_MAX - row.bytes)
             FAIL(cx, row.loc, "an operand of no dtype, or too large");

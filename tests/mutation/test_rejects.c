@@ -162,6 +162,7 @@ static const Edit custom_edits[] = {
     {".n_customs = 2", ".n_customs = 3", "but the table has 2 rows", false},
     {"    {FG_RT_F32, 0, ", "    {FG_RT_BF16, 0, ", "another element type", false},
     {"    {FG_RT_F32, 0, ", "    {9, 0, ", "an operand of no dtype", false},
+    {"    {FG_RT_F32, 1, ", "    {FG_RT_F32, 2, ", "an operand is written (1) or read (0)", false},
     {"    {FG_RT_F32, 0, ", "    {FG_RT_F32, 1, ", "another direction", false},
     {"fg_rt_custom(cx, ", "fg_rt_custom(cx, 0 * ", "calls fg_rt_custom", true},
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 7, 0, 3);", "there is no custom function 7", false},

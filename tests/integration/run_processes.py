@@ -15,6 +15,15 @@ FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
 FOREVER = 100000000
 
 
+def pretended(tools, text, out, *sources):
+    """Builds a program of the cuda target for the pretended device; what stands in `sources` is C for its kernels."""
+    lib = os.path.join(tools.build, "lib", "foregather")
+    tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", text, "-o", out + ".o")
+    tools.call("cc", out + ".o", "-O2", "-ffp-contract=off", f"-I{lib}/include", *sources, f"{lib}/libfg_trainer.a",
+               f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a", *link_flags(tools), "-ldl", "-lpthread", "-lrt",
+               "-lm", "-o", out)  # fmt: skip
+
+
 class Programs:
     def __init__(self, tools):
         self.tools = tools
@@ -23,10 +32,7 @@ class Programs:
         tools.call(tools.foregather, "compile", model, *FLAGS, "-o", self.host)
         tools.call(tools.foregather, "compile", model, *FLAGS, "--target", "cuda", "--emit", "c", "-o", self.cuda + ".cu")
         tools.call(tools.foregather, "tokens", "--bytes", os.path.join(tools.source, "docs", "ops.md"), "-o", self.data)
-        lib = os.path.join(tools.build, "lib", "foregather")
-        tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", self.cuda + ".cu", "-o", self.cuda + ".o")
-        tools.call("cc", self.cuda + ".o", f"{lib}/libfg_trainer.a", f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a",
-                   *link_flags(tools), "-ldl", "-lpthread", "-lrt", "-lm", "-o", self.cuda)  # fmt: skip
+        pretended(tools, self.cuda + ".cu", self.cuda)
 
     def command(self, program, *options):
         return [program, "--data", self.data, "--lr", "1e-3", *(str(word) for word in options)]
@@ -55,6 +61,20 @@ def as_host(p, *options):
     t.call(*p.ranks("--steps", 6, "--log", logs[1], "--save", saves[1], *options))
     require(len(steps(logs[0])) == 6 and steps(logs[0]) == steps(logs[1]), f"{steps(logs[0])} against {steps(logs[1])}")
     same_bytes(checkpoint(saves[0]), checkpoint(saves[1]), "checkpoints")
+
+
+def custom(p):
+    """Custom functions, called with a stream, captured and launched; their kernels are the host twins."""
+    tools, model = p.tools, p.tools.example("custom-activation.json")
+    host, cuda, runs = tools.path("custom", "host"), tools.path("custom", "cuda"), []
+    tools.call(tools.foregather, "compile", model, "--ranks", 2, "-o", host)
+    tools.call(tools.foregather, "compile", model, "--ranks", 2, "--target", "cuda", "--emit", "c", "-o", cuda + ".cu")
+    pretended(tools, cuda + ".cu", cuda, tools.example("custom-activation.c"))
+    for program, options in ((host, ()), (cuda, ("--local-ranks", 2))):
+        log = program + ".jsonl"
+        tools.call(*p.command(program, "--steps", 3, "--log", log, *options))
+        runs.append(steps(log))
+    require(runs[0] == runs[1], f"losses differ: {runs[0]} against {runs[1]}")
 
 
 def gradients(p):
@@ -184,6 +204,7 @@ def main():
     p = Programs(tools)
     cases.run("processes: as the host, bitwise", as_host, p)
     cases.run("processes: call by call as in graphs", as_host, p, "--no-graph")
+    cases.run("processes: custom functions", custom, p)
     cases.run("processes: gradients", gradients, p)
     cases.run("processes: resume", resumes, p)
     cases.run("processes: profile", profiles, p)

@@ -35,6 +35,24 @@ void custom_scale_back(const float *x, const float *w, const float *dy, const fl
     }
 }
 """
+# x where the token is even, else 0: integers among the operands; w is not trained, and the gradient makes x's alone.
+EVEN_C = SCALE_C + """
+void custom_even(const float *x, const float *w, const int32_t *tokens, float *y, float *z, const FgCustom *call)
+{
+    int64_t n = fg_custom_elements(call, 0), cols = fg_custom_dim(call, 0, -1);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = tokens[i / cols] % 2 ? 0 : x[i] * w[i % cols];
+        z[i] = x[i] * HALF;
+    }
+}
+
+void custom_even_back(const float *w, const int32_t *tokens, const float *dy, float *dx, const FgCustom *call)
+{
+    int64_t n = fg_custom_elements(call, 2), cols = fg_custom_dim(call, 2, -1);
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = tokens[i / cols] % 2 ? 0 : dy[i] * w[i % cols];
+}
+"""
 SCALE_H = '#include "fg_custom.h"\n#define HALF 0.5f\n'
 
 
@@ -156,6 +174,22 @@ def parameters(s):
     print(f"  gradients differ by {worst:.1e} of the largest at most")
 
 
+def unread(s):
+    """Integers, an operand that is not trained, a result that nothing reads, a gradient of one operand alone."""
+    s.write("kernels/even.c", EVEN_C)
+    model = scale_model(lambda x, w, y, z: [
+        {"op": "custom", "source": "kernels/even.c", "function": "custom_even", "in": [x, w, "tokens"], "out": [y, z],
+         "shapes": [["batch", "seq", "hidden"]] * 2,
+         "gradient": {"function": "custom_even_back", "takes": [w, "tokens", f"d({y})"], "returns": [x]}}])  # fmt: skip
+    model["nodes"][1]["nodes"][1:] = [{"op": "mul", "in": ["y", "layers.{i}.v"], "out": "sum"}]
+    model["params"]["w"]["trainable"] = False
+    s.write("even.json", json.dumps(model))
+    _, saved, grads = s.train("even.json", "even", "--ranks", 2, run=("--checked",))
+    require("w" not in grads and any(floats(grads["embed"])), f"gradients of {sorted(grads)}")
+    _, other, _ = s.train("even.json", "even-zero3", "--ranks", 2, "--schedule", "zero3")
+    same_bytes(saved, other, "the checkpoint")
+
+
 def spoiled(s, name, old, new):
     """A model with a fault in its source; the program."""
     require(old in SCALE_C, "the fault has no place")
@@ -206,6 +240,7 @@ def main():
               "--precision", "bf16", "--clip", "1.0", "--dim", "layers=1")  # fmt: skip
     cases.run("custom: schedules agree bit by bit, a parameter in every layer", schedules_agree, s, "scale.json", "--ranks", 2)
     cases.run("custom: parameters as operands", parameters, s)
+    cases.run("custom: integers, unread results, one gradient of several", unread, s)
     cases.run("custom: a write beyond the result is caught", caught, s, "beyond", "z[i] = x[i] * HALF;",
               "z[i] = x[i] * HALF, z[i + 1] = 0;", "write outside the declared effects")  # fmt: skip
     cases.run("custom: a write to an operand is caught", caught, s, "operand", "z[i] = x[i] * HALF;",

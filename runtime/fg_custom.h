@@ -13,16 +13,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__NVCC__) && defined(__cplusplus)
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#if defined(__CUDACC__)
 #define FG_INLINE static __host__ __device__ __forceinline__
 #else
 #define FG_INLINE static inline
 #endif
 
 /* ---- element types: float, double, int32_t, int64_t and these two, 16 bits each ---- */
-#if defined(__NVCC__) && defined(__cplusplus)
+#if defined(__CUDACC__) && defined(__NVCC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 typedef __nv_bfloat16 FgBf16;
 typedef __half FgF16;
 #else
@@ -92,7 +92,7 @@ FG_INLINE uint16_t fg_f32_to_f16(float value)
     return (uint16_t)(sign | (fg_bits(shifted) - 0x3f000000u));
 }
 
-#if defined(__NVCC__) && defined(__cplusplus)
+#if defined(__CUDACC__) && defined(__NVCC__)
 FG_INLINE float fg_from_bf16(FgBf16 value)
 {
     return __bfloat162float(value);

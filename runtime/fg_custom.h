@@ -20,6 +20,12 @@
 #endif
 
 /* ---- element types: float, double, int32_t, int64_t and these two, 16 bits each ---- */
+#if defined(__CUDACC__) && defined(__NVCC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+typedef __nv_bfloat16 FgBf16;
+typedef __half FgF16;
+#else
 typedef struct FgBf16 {
     uint16_t bits;
 } FgBf16;
@@ -27,6 +33,7 @@ typedef struct FgBf16 {
 typedef struct FgF16 {
     uint16_t bits;
 } FgF16;
+#endif
 
 FG_INLINE uint32_t fg_bits(float value)
 {
@@ -85,6 +92,27 @@ FG_INLINE uint16_t fg_f32_to_f16(float value)
     return (uint16_t)(sign | (fg_bits(shifted) - 0x3f000000u));
 }
 
+#if defined(__CUDACC__) && defined(__NVCC__)
+FG_INLINE float fg_from_bf16(FgBf16 value)
+{
+    return __bfloat162float(value);
+}
+
+FG_INLINE FgBf16 fg_to_bf16(float value)
+{
+    return __float2bfloat16_rn(value);
+}
+
+FG_INLINE float fg_from_f16(FgF16 value)
+{
+    return __half2float(value);
+}
+
+FG_INLINE FgF16 fg_to_f16(float value)
+{
+    return __float2half_rn(value);
+}
+#else
 FG_INLINE float fg_from_bf16(FgBf16 value)
 {
     return fg_bf16_to_f32(value.bits);
@@ -108,6 +136,7 @@ FG_INLINE FgF16 fg_to_f16(float value)
     narrow.bits = fg_f32_to_f16(value);
     return narrow;
 }
+#endif
 
 /* ---- the call ---- */
 

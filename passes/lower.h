@@ -64,16 +64,4 @@ uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
 
-/* ---- packing (passes/pack.c) ---- */
-typedef struct FgPackItem {
-    uint64_t bytes;
-    uint32_t begin, end; /* inclusive; end < begin wraps round the timeline */
-    uint64_t offset;     /* out */
-} FgPackItem;
-
-/* Places items so that two that live at the same time do not overlap, aligned to FG_ALIGN_BYTES;
- * returns the arena's size. `effort` bounds the orders tried (at least 1); it stops early at
- * `bound`, which no placement can beat. */
-uint64_t fg_pack(FgArena *scratch, FgPackItem *items, uint32_t n, uint64_t bound, uint32_t effort);
-
 #endif

@@ -16,9 +16,9 @@
 
 /* Of the search over plans, which packs once a plan: enough for every example, and milliseconds. */
 #define DEFAULT_EFFORT 8
-#define NODES_PER_EFFORT 500
+#define STEPS_PER_EFFORT 16384
 /* A step of exact search takes time in proportion to the items; with many there are fewer. */
-#define MOST_WORK ((uint64_t)1 << 22)
+#define MOST_WORK ((uint64_t)1 << 23)
 
 static bool lives_always(const FgValue *v)
 {
@@ -100,8 +100,8 @@ static FgPackEffort effort_of(const FgPassCx *cx, uint32_t n_items)
 {
     uint64_t effort = cx->option[0] ? strtoul(cx->option, NULL, 10) : DEFAULT_EFFORT;
     effort = effort > 0 ? effort : 1;
-    uint64_t nodes = effort * NODES_PER_EFFORT, most = effort * MOST_WORK / (n_items + 1);
-    return (FgPackEffort){(uint32_t)effort, nodes < most ? nodes : most, 0};
+    uint64_t steps = effort * STEPS_PER_EFFORT, most = effort * MOST_WORK / (n_items + 1);
+    return (FgPackEffort){(uint32_t)effort, steps < most ? steps : most, 0};
 }
 
 FgPassResult fg_pass_memplan(FgPassCx *cx)

@@ -44,7 +44,7 @@ typedef struct Packing {
     const FgPackModel *m;
     int64_t *offsets, *trial;
     int64_t *heights; /* of the parts */
-    uint64_t nodes;
+    uint64_t left;    /* steps */
 } Packing;
 
 static int64_t part_height(const Packing *p, const FgPackPart *part, const int64_t *offsets)
@@ -70,8 +70,8 @@ static int64_t height_of(const Packing *p)
 static FgPackVerdict ask(Packing *p, int64_t capacity)
 {
     FgPackVerdict verdict = FG_PACK_FOUND;
-    uint64_t steps = (p->nodes + MOST_OF_STEPS - 1) / MOST_OF_STEPS;
-    p->nodes -= steps;
+    uint64_t steps = (p->left + MOST_OF_STEPS - 1) / MOST_OF_STEPS;
+    p->left -= steps;
     for (uint32_t k = 0; k < p->m->n_parts && verdict == FG_PACK_FOUND; k++) {
         const FgPackPart *part = &p->m->parts[k];
         if (p->heights[k] <= capacity)
@@ -86,7 +86,7 @@ static FgPackVerdict ask(Packing *p, int64_t capacity)
         }
         p->heights[k] = part_height(p, part, p->offsets);
     }
-    p->nodes += steps;
+    p->left += steps;
     return verdict;
 }
 
@@ -104,7 +104,7 @@ static void improve(Packing *p, const FgPackEffort *effort, int64_t grain, FgPac
     int64_t low = fg_pack_align(out->lower_bound, grain), next = low;
     if (effort->capacity > low)
         next = effort->capacity / grain * grain;
-    while (p->nodes > 0 && low < out->height && out->height > effort->capacity) {
+    while (p->left > 0 && low < out->height && out->height > effort->capacity) {
         FgPackVerdict verdict = ask(p, next);
         out->height = height_of(p);
         if (verdict == FG_PACK_FOUND)
@@ -124,21 +124,21 @@ FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffor
     if (problem->n == 0)
         return out;
     const FgPackModel *m = fg_pack_model(scratch, problem);
-    Packing p = {.m = m, .nodes = effort->nodes};
+    Packing p = {.m = m, .left = effort->steps};
     p.offsets = FG_NEW_ARRAY(scratch, int64_t, m->n);
     p.trial = FG_NEW_ARRAY(scratch, int64_t, m->n);
     p.heights = FG_NEW_ARRAY(scratch, int64_t, m->n_parts);
     out.lower_bound = m->bound;
     int64_t goal = m->bound > effort->capacity ? m->bound : effort->capacity;
     out.height = fg_pack_fit(scratch, m, effort->rounds, goal, p.offsets);
-    if (out.height > goal && effort->nodes > 0) {
+    if (out.height > goal && effort->steps > 0) {
         p.arena = fg_arena_new();
         for (uint32_t k = 0; k < m->n_parts; k++)
             p.heights[k] = part_height(&p, &m->parts[k], p.offsets);
         improve(&p, effort, grain_of(problem), &out);
         fg_arena_free(p.arena);
     }
-    out.nodes = effort->nodes - p.nodes;
+    out.steps = effort->steps - p.left;
     for (uint32_t i = 0; i < m->n; i++)
         problem->items[i].offset = p.offsets[i];
     return out;

@@ -7,7 +7,7 @@
  * upper one's first used byte is not below the lower one's last.
  *
  * Sizes and offsets are in bytes, or in any unit; the sum of all sizes (each rounded up to its
- * alignment) must stay below 2^62. Times are any numbers; only their order counts. */
+ * alignment) must stay below 2^60. Times are any numbers; only their order counts. */
 #ifndef FG_PASSES_PACK_H
 #define FG_PASSES_PACK_H
 
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FG_PACK_MOST ((int64_t)1 << 62)
+#define FG_PACK_MOST ((int64_t)1 << 60)
 
 typedef struct FgPackSpan {
     int64_t from, to;  /* time, half open, from < to */
@@ -38,7 +38,7 @@ typedef struct FgPackProblem {
 
 typedef struct FgPackEffort {
     uint32_t rounds;  /* placements by first fit, at least 1 */
-    uint64_t nodes;   /* steps of the exact search, all capacities together; 0: none */
+    uint64_t steps;   /* steps of the exact search, all capacities together; 0: none */
     int64_t capacity; /* stop at the first placement not higher; 0: seek the lowest */
 } FgPackEffort;
 
@@ -46,7 +46,7 @@ typedef struct FgPackResult {
     int64_t height;      /* of the placement found: the largest offset + bytes */
     int64_t lower_bound; /* no placement is lower: most bytes in use at once, or more where the
                             search proved it */
-    uint64_t nodes;      /* steps of the exact search taken */
+    uint64_t steps;      /* of the exact search, taken */
 } FgPackResult;
 
 /* Places all items: offsets in `problem->items`. Deterministic: the same problem and effort give

@@ -58,8 +58,8 @@ int64_t fg_pack_fit(FgArena *scratch, const FgPackModel *m, uint32_t rounds, int
 /* ---- pack_search.c: exact search ---- */
 typedef enum FgPackVerdict { FG_PACK_FOUND, FG_PACK_NONE, FG_PACK_GAVE_UP } FgPackVerdict;
 /* A placement of one part that is not higher than `capacity`, offsets of its items in
- * out_offsets. *nodes: steps allowed; what was taken is subtracted. */
+ * out_offsets. *left: steps allowed; what was taken is subtracted. */
 FgPackVerdict fg_pack_search(FgArena *scratch, const FgPackModel *m, const FgPackPart *part,
-                             int64_t capacity, uint64_t *nodes, int64_t *out_offsets);
+                             int64_t capacity, uint64_t *left, int64_t *out_offsets);
 
 #endif

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define MOST_MEETINGS (1u << 21)
+#define SCANNED_A_STEP 1024 /* meetings looked at that count as one more step */
 #define MOST_REMEMBERED (1u << 18)
 
 typedef struct Box {
@@ -161,9 +162,11 @@ static bool try_item(Search *x, const Box *box, uint32_t item, FgPackVerdict *ve
 static FgPackVerdict solve(Search *x, Box box)
 {
     FgPackState *s = &x->state;
-    if (x->steps == 0)
+    uint64_t cost = 1 + s->scanned / SCANNED_A_STEP;
+    s->scanned = 0;
+    if (x->steps < cost)
         return FG_PACK_GAVE_UP;
-    x->steps--;
+    x->steps -= cost;
     uint64_t key = box_key(x, &box);
     if (x->failed[key & x->mask] == key) {
         blame_box(x, &box);
@@ -254,24 +257,24 @@ static FgPackVerdict run(Search *x, const FgPackPart *part, uint64_t steps)
 }
 
 FgPackVerdict fg_pack_search(FgArena *scratch, const FgPackModel *m, const FgPackPart *part,
-                             int64_t capacity, uint64_t *nodes, int64_t *out_offsets)
+                             int64_t capacity, uint64_t *left, int64_t *out_offsets)
 {
     Search x = {0};
     FgPackState *s = &x.state;
-    if (*nodes == 0 || !fg_pack_state_init(scratch, m, part, MOST_MEETINGS, s))
+    if (*left == 0 || !fg_pack_state_init(scratch, m, part, MOST_MEETINGS, s))
         return FG_PACK_GAVE_UP;
     s->capacity = capacity;
     search_init(&x, scratch);
     Rank *ranks = FG_NEW_ARRAY(scratch, Rank, s->n + 1);
     FgPackVerdict verdict = FG_PACK_GAVE_UP;
-    for (uint64_t turn = 0, limit = 4 * (uint64_t)s->n; verdict == FG_PACK_GAVE_UP && *nodes > 0;
+    for (uint64_t turn = 0, limit = 16 * (uint64_t)s->n; verdict == FG_PACK_GAVE_UP && *left > 0;
          turn++) {
         if (turn > 0 && turn % N_ORDERS == 0)
             limit *= 2;
-        uint64_t steps = limit < *nodes ? limit : *nodes;
+        uint64_t steps = limit < *left ? limit : *left;
         set_order(&x, orders[turn % N_ORDERS], ranks);
         verdict = run(&x, part, steps);
-        *nodes -= steps - x.steps;
+        *left -= steps - x.steps;
     }
     for (uint32_t i = 0; verdict == FG_PACK_FOUND && i < s->n; i++)
         out_offsets[m->by_part[part->first + i]] = s->known[i].offset;

@@ -129,11 +129,12 @@ static void begin_changes(FgPackState *s)
 
 /* The least that a neighbour left gives a barred item; INT64_MAX when none is left. Stops as soon
  * as that is not above `than`. */
-static int64_t support(const FgPackState *s, uint32_t item, int64_t than)
+static int64_t support(FgPackState *s, uint32_t item, int64_t than)
 {
     const FgPackKnown *k = &s->known[item];
     int64_t least = INT64_MAX;
-    for (uint32_t i = k->first; i < k->end && least > than; i++) {
+    uint32_t i = k->first;
+    for (; i < k->end && least > than; i++) {
         const FgPackMeeting *with = &s->meetings[i];
         const FgPackKnown *other = &s->known[with->item];
         if (other->placed)
@@ -141,6 +142,7 @@ static int64_t support(const FgPackState *s, uint32_t item, int64_t than)
         int64_t at = fg_pack_align(other->low + with->below, k->item->align);
         least = at < least ? at : least;
     }
+    s->scanned += i - k->first;
     return least;
 }
 
@@ -171,12 +173,14 @@ static bool rest_on_neighbours(FgPackState *s, uint32_t item, int64_t low, const
     return true;
 }
 
-/* Barred neighbours of items that rose, or were placed, rise too; then the sections are looked
- * at. */
+/* Barred neighbours of items that rose, or were placed, rise too; then the sections are looked at.
+ * Barred items that are each other's supports climb in turn, by their sizes: after as many steps
+ * as there are items the rest is left for later, which only leaves lows lower. */
 static bool spread(FgPackState *s)
 {
-    for (uint32_t w = 0; w < s->work.len; w++) {
+    for (uint32_t w = 0; w < s->work.len && w < 4 * s->n; w++) {
         const FgPackKnown *k = &s->known[s->work.data[w]];
+        s->scanned += k->end - k->first;
         for (uint32_t i = k->first; i < k->end; i++) {
             uint32_t other = s->meetings[i].item;
             const FgPackKnown *o = &s->known[other];

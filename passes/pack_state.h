@@ -59,6 +59,7 @@ typedef struct FgPackState {
     uint32_t *stamp, now;
     uint64_t *fail; /* what the last failure follows from: a set */
     double bump;
+    uint64_t scanned; /* meetings looked at: work that the caller counts, and sets back to 0 */
 } FgPackState;
 
 /* False when more than `most` pairs of items meet: too large for exact search. */

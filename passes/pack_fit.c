@@ -1,9 +1,9 @@
 /* pack_fit: first fit in several orders.
  *
- * Orders: by size, by size x time, by time, and each of these with what is live at the peak first;
- * then the best order is repaired: what ends highest is placed first in the next round. Placing an
- * item scans those already placed by address, so a round costs O(n^2) simple steps; rounds are
- * counted, and fewer where there are very many items.
+ * Orders: by size, by size x time, by time, and each of these with what is live where most is
+ * first; then the best order is repaired: what ends highest is placed first in the next round.
+ * Placing an item scans those already placed by address, so a round costs O(n^2) simple steps;
+ * rounds are counted, and fewer where there are very many items.
  */
 #include "passes/pack_internal.h"
 
@@ -13,9 +13,8 @@
 #define MOST_STEPS ((uint64_t)4 << 28) /* of all rounds together */
 
 typedef struct Sorted {
-    int64_t key;
+    int64_t load, key; /* larger first */
     uint32_t item;
-    bool first; /* before all that are not */
 } Sorted;
 
 typedef struct Placed {
@@ -31,7 +30,6 @@ typedef struct Fit {
     int64_t *offsets, *best;
     int64_t best_height;
     Sorted *sorted;
-    uint32_t peak; /* section where most is in use */
 } Fit;
 
 static bool meet(const FgPackModel *m, uint32_t a, uint32_t b)
@@ -115,24 +113,25 @@ static int64_t place_all(Fit *f)
 static int by_key_down(const void *a, const void *b)
 {
     const Sorted *x = a, *y = b;
-    if (x->first != y->first)
-        return x->first ? -1 : 1;
+    if (x->load != y->load)
+        return x->load > y->load ? -1 : 1;
     if (x->key != y->key)
         return x->key > y->key ? -1 : 1;
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-#define N_ORDERS 6 /* three weights, plain and with what is live at the peak first */
+#define N_ORDERS 6 /* three weights, plain and with what is live where most is first */
 
 static Sorted weigh(const Fit *f, uint32_t item, uint32_t which)
 {
     const FgPackItem *x = &f->m->items[item];
-    Sorted out = {0, item, false};
+    Sorted out = {0, 0, item};
     int64_t time = 0;
     for (uint32_t k = 0; k < x->n_spans; k++) {
         const FgPackReach *r = &f->m->reaches[x->span + k];
         time += r->to - r->from;
-        out.first |= which >= 3 && r->from <= f->peak && f->peak < r->to;
+        for (uint32_t q = r->from; which >= 3 && q < r->to; q++)
+            out.load = f->m->load[q] > out.load ? f->m->load[q] : out.load;
     }
     int64_t area; /* saturates, which only weakens the order */
     if (__builtin_mul_overflow(x->bytes, time, &area))
@@ -176,8 +175,6 @@ int64_t fg_pack_fit(FgArena *scratch, const FgPackModel *m, uint32_t rounds, int
     f.offsets = FG_NEW_ARRAY(scratch, int64_t, n + 1);
     f.sorted = FG_NEW_ARRAY(scratch, Sorted, n + 1);
     uint32_t *spare = FG_NEW_ARRAY(scratch, uint32_t, n + 1);
-    for (uint32_t q = 0; q < m->n_sections; q++)
-        f.peak = m->load[q] > m->load[f.peak] ? q : f.peak;
     for (; done == 0 || (done < N_ORDERS && done < rounds && f.best_height > goal); done++) {
         int64_t before = f.best_height;
         sort_order(&f, done);

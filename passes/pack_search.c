@@ -10,9 +10,9 @@
  *
  * Failures name the placements to blame; a placement that is not among them is no use undoing.
  *
- * The search is run with several orders in turn, each time with twice the steps: bad luck at the
- * top of a tree costs a small tree. Failures remembered stay true, weights stay useful. Steps are
- * counted, so every machine finds the same.
+ * The search is cut off and started again in another order, mostly soon, sometimes late (Luby,
+ * Sinclair and Zuckerman's sequence): bad luck at the top of a tree costs a small tree. Failures
+ * remembered stay true, weights stay useful. Steps are counted, so every machine finds the same.
  */
 #include "passes/pack_state.h"
 
@@ -21,6 +21,7 @@
 
 #define MOST_MEETINGS (1u << 21)
 #define SCANNED_A_STEP 1024 /* meetings looked at that count as one more step */
+#define SHORT_RUN 32        /* steps an item */
 #define MOST_REMEMBERED (1u << 18)
 
 typedef struct Box {
@@ -256,6 +257,19 @@ static FgPackVerdict run(Search *x, const FgPackPart *part, uint64_t steps)
     return solve(x, (Box){0, s->n, part->from, part->to});
 }
 
+/* 1 1 2 1 1 2 4 1 1 2 ... from i = 1 on. */
+static uint64_t luby(uint64_t i)
+{
+    for (;;) {
+        uint64_t power = 1;
+        while (2 * power <= i + 1)
+            power *= 2;
+        if (power == i + 1)
+            return power / 2;
+        i = i + 1 - power;
+    }
+}
+
 FgPackVerdict fg_pack_search(FgArena *scratch, const FgPackModel *m, const FgPackPart *part,
                              int64_t capacity, uint64_t *left, int64_t *out_offsets)
 {
@@ -267,11 +281,9 @@ FgPackVerdict fg_pack_search(FgArena *scratch, const FgPackModel *m, const FgPac
     search_init(&x, scratch);
     Rank *ranks = FG_NEW_ARRAY(scratch, Rank, s->n + 1);
     FgPackVerdict verdict = FG_PACK_GAVE_UP;
-    for (uint64_t turn = 0, limit = 16 * (uint64_t)s->n; verdict == FG_PACK_GAVE_UP && *left > 0;
-         turn++) {
-        if (turn > 0 && turn % N_ORDERS == 0)
-            limit *= 2;
-        uint64_t steps = limit < *left ? limit : *left;
+    for (uint64_t turn = 0; verdict == FG_PACK_GAVE_UP && *left > 0; turn++) {
+        uint64_t steps = SHORT_RUN * (uint64_t)s->n * luby(turn + 1);
+        steps = steps < *left ? steps : *left;
         set_order(&x, orders[turn % N_ORDERS], ranks);
         verdict = run(&x, part, steps);
         *left -= steps - x.steps;

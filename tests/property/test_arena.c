@@ -1,5 +1,6 @@
 /* The arena equals its lower bound, the most that lives at once: every example on every machine
- * preset, every schedule, with and without recomputation, with memory to spare; without it, with little. */
+ * preset, every schedule, with and without recomputation, with memory to spare; without it, with
+ * little. */
 #include "../unit/unit.h"
 
 #include "frontend/machine.h"

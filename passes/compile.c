@@ -16,7 +16,9 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define OFFLOAD_TRIES 8
-#define LOWER "bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
+#define MOST_BRIEF 6000  /* values of a module that is placed more than quickly while searching */
+#define POLISH_COST 1.001 /* of the step: what a smaller arena may cost */
+#define LOWER "bucket,shard,reduce,offload,update,order,inplace,"
 
 static double now_ms(void)
 {
@@ -41,25 +43,61 @@ void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
         add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
 }
 
-bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *out,
-                        FgModule **out_module)
+const char *fg_placing_pipeline(FgPlacing placing)
 {
-    FgArena *arena = keep ? keep : fg_arena_new();
+    switch (placing) {
+    case FG_PLACING_QUICK:
+        return LOWER "memplan{0},streams";
+    case FG_PLACING_BRIEF:
+        return LOWER "memplan{1},streams";
+    case FG_PLACING_THOROUGH:
+    case FG_PLACING_BY_NEED:
+        break;
+    }
+    return LOWER "memplan,streams";
+}
+
+static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, FgEvaluation *out,
+                  FgModule **out_module)
+{
     FgModule *m = fg_module_clone(s->graph, arena);
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
-    bool ok = fg_run_passes(&pm, m, LOWER);
+    bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
     fg_search_add_times(s, &pm);
-    s->evaluated++;
-    if (ok) {
-        double start = now_ms();
-        out->plan = plan;
-        fg_ledger(s->arena, m, &out->ledger);
-        double middle = now_ms();
-        fg_simulate(arena, m, s->machine, &out->sim);
-        add_time(s, "ledger", middle - start);
-        add_time(s, "simulate", now_ms() - middle);
+    *out_module = m;
+    if (!ok)
+        return false;
+    double start = now_ms();
+    out->plan = plan;
+    out->placing = placing;
+    fg_ledger(s->arena, m, &out->ledger);
+    double middle = now_ms();
+    fg_simulate(arena, m, s->machine, &out->sim);
+    add_time(s, "ledger", middle - start);
+    add_time(s, "simulate", now_ms() - middle);
+    return true;
+}
+
+/* Might a better placement make it fit? Not sought where it takes long. */
+static bool placing_decides(const FgSearch *s, const FgModule *m, const FgLedger *ledger)
+{
+    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > s->budget &&
+           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= s->budget;
+}
+
+bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *keep,
+                        FgEvaluation *out, FgModule **out_module)
+{
+    FgArena *arena = keep ? keep : fg_arena_new();
+    FgModule *m;
+    bool by_need = placing == FG_PLACING_BY_NEED;
+    bool ok = lower(s, plan, by_need ? FG_PLACING_QUICK : placing, arena, out, &m);
+    if (ok && by_need && s->brief_left > 0 && placing_decides(s, m, &out->ledger)) {
+        s->brief_left--;
+        ok = lower(s, plan, FG_PLACING_BRIEF, arena, out, &m);
     }
+    s->evaluated++;
     if (out_module)
         *out_module = m;
     if (!keep)
@@ -222,6 +260,22 @@ static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_flo
     return find_least(c, least);
 }
 
+/* A search that places quickly may leave holes: the plan that it chose is placed thoroughly, where
+ * the waits that this brings cost next to nothing. */
+static bool polish(Compile *c, FgEvaluation *chosen)
+{
+    FgEvaluation again = *chosen;
+    if (chosen->placing == FG_PLACING_THOROUGH ||
+        chosen->ledger.arena_bytes == chosen->ledger.arena_bound_bytes)
+        return true;
+    if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, NULL, &again, NULL))
+        return false;
+    bool worse = fits(c, &c->zero3) && again.sim.step_us > c->zero3.sim.step_us;
+    if (fits(c, &again) && !worse && again.sim.step_us <= chosen->sim.step_us * POLISH_COST)
+        *chosen = again;
+    return true;
+}
+
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
  */
 static bool choose(Compile *c, FgEvaluation *chosen)
@@ -238,7 +292,7 @@ static bool choose(Compile *c, FgEvaluation *chosen)
     c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    return search_compiled(c, &least, chosen);
+    return search_compiled(c, &least, chosen) && polish(c, chosen);
 }
 
 /* Classes of which a plan keeps some in host memory. */
@@ -265,7 +319,9 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     FgCompiled *out = c->out;
     m->plan = fg_plan_clone(chosen->plan, c->arena);
     FgPassManager pm = manager(c);
-    if (!fg_run_passes(&pm, m, FG_PIPELINE_LOWER))
+    const char *pipeline =
+        fg_arena_printf(c->arena, "recompute,%s", fg_placing_pipeline(chosen->placing));
+    if (!fg_run_passes(&pm, m, pipeline))
         return false;
     out->module = m;
     fg_search_add_times(&c->search, &pm);

@@ -81,16 +81,4 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
 /* Copies the ids into the plan. */
 void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes);
 
-/* ---- packing (passes/pack.c) ---- */
-typedef struct FgPackItem {
-    uint64_t bytes;
-    uint32_t begin, end; /* inclusive; end < begin wraps round the timeline */
-    uint64_t offset;     /* out */
-} FgPackItem;
-
-/* Places items so that two that live at the same time do not overlap, aligned to FG_ALIGN_BYTES;
- * returns the arena's size. `effort` bounds the orders tried (at least 1); it stops early at
- * `bound`, which no placement can beat. */
-uint64_t fg_pack(FgArena *scratch, FgPackItem *items, uint32_t n, uint64_t bound, uint32_t effort);
-
 #endif

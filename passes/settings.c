@@ -110,8 +110,8 @@ const FgEvaluation *fg_setting_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
         return NULL;
     FgSetting *setting = &s->by_rung[rung];
     FgPlan *plan = plan_at_use(s, rung, unit);
-    if (!setting->measured[unit] &&
-        !fg_search_evaluate(s->search, plan, NULL, &setting->at_use[unit], NULL))
+    if (!setting->measured[unit] && !fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL,
+                                                        &setting->at_use[unit], NULL))
         return NULL;
     setting->measured[unit] = true;
     return &setting->at_use[unit];
@@ -138,7 +138,7 @@ bool fg_setting_timed(FgSettings *s, uint32_t rung, FgUnit unit, FgEvaluation *o
     fg_offload_time(scratch, plan, graph, s->search->machine, COPY_SLACK);
     fg_arena_free(scratch);
     *out = (FgEvaluation){0};
-    return fg_search_evaluate(s->search, plan, NULL, out, NULL);
+    return fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL, out, NULL);
 }
 
 /* Bytes that no placement of the fixed plan can do without: a small part of the work of measuring
@@ -254,12 +254,12 @@ bool fg_settings_zero3(FgSettings *s, FgEvaluation *out)
         fg_offload_time(scratch, base, graph, s->search->machine, COPY_SLACK);
     FgEvaluation at_use;
     FgModule *module;
-    bool ok = fg_search_evaluate(s->search, base, scratch, &at_use, &module);
+    bool ok = fg_search_evaluate(s->search, base, FG_PLACING_QUICK, scratch, &at_use, &module);
     if (ok) {
         FgEstimate estimate;
         fg_estimate_build(s->search->arena, scratch, module, base, s->search->machine, &estimate);
         FgPlan *plan = fg_zero3_plan(&estimate, scratch, module, knobs);
-        ok = fg_search_evaluate(s->search, plan, NULL, out, NULL);
+        ok = fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL, out, NULL);
         out->kept = base->gathers.len - plan->gathers.len;
     }
     fg_arena_free(scratch);

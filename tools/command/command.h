@@ -24,6 +24,7 @@ typedef enum FgVerb {
     FG_VERB_DIFF = 4,
     FG_VERB_TOKENS = 8,
     FG_VERB_VERIFY = 16,
+    FG_VERB_PLACE = 32,
     FG_VERBS_PLAN = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF
 } FgVerb;
 
@@ -70,5 +71,6 @@ FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_verify(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_place(FgArena *arena, const FgFlags *flags);
 
 #endif

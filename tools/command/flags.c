@@ -43,6 +43,8 @@ const char *fg_verb_name(FgVerb verb)
         return "tokens";
     case FG_VERB_VERIFY:
         return "verify";
+    case FG_VERB_PLACE:
+        return "place";
     case FG_VERBS_PLAN:
     default:
         return "";

@@ -46,6 +46,11 @@ static const Page pages[] = {
      "  foregather compile examples/tiny-llama.json --emit c -o tiny.c\n"
      "  foregather dump examples/tiny-llama.json -o tiny.fg\n"
      "  foregather verify tiny.c --plan tiny.fg\n"},
+    {FG_VERB_PLACE, "place ITEMS.csv [--capacity SIZE]",
+     "Places items with lifetimes and sizes in one memory: reads a table with the columns\n"
+     "id,lower,upper,size (upper is exclusive), and alignment, hint and gaps where they are\n"
+     "wanted; prints it with a column offset. Exit code 3 when none is found within --capacity.\n",
+     "  foregather place items.csv --capacity 1048576 > placed.csv\n"},
 };
 #define N_PAGES (sizeof pages / sizeof *pages)
 
@@ -63,6 +68,7 @@ void fg_help(FgArena *arena)
           "  diff MODEL | A.fg B.fg compare ZeRO-3 with the compiled schedule, or two dumps\n"
           "  tokens --bytes FILE... make a token file from text\n"
           "  verify PROGRAM.c       prove an emitted program\n"
+          "  place ITEMS.csv        give items with lifetimes and sizes their addresses\n"
           "  help VERB              what a verb does, and its flags\n"
           "  version                the version, and the targets of this build\n"
           "\n"

@@ -190,8 +190,12 @@ static bool parse_plan_gather(FgParser *p, FgPlan *plan)
                  fg_parse_punct(p, '.') && fg_parse_u32(p, &g.last_use) && fg_parse_punct(p, ')');
         else if (open_field(p, "ahead"))
             ok = i64_field(p, &g.ahead);
+        else if (open_field(p, "keep"))
+            ok = g.keep = true;
+        else if (open_field(p, "round"))
+            ok = g.round = true;
         else
-            ok = fg_parse_expected(p, "uses or ahead");
+            ok = fg_parse_expected(p, "uses, ahead, keep or round");
         if (!ok)
             return false;
     }

@@ -198,8 +198,8 @@ static void print_plan(Printer *p)
             print_symbol(p->out, plan->buckets.data[g->bucket].name);
         else
             fg_buf_printf(p->out, "%u", g->bucket);
-        fg_buf_printf(p->out, " uses(%u..%u) ahead(%" PRId64 ")\n", g->first_use, g->last_use,
-                      g->ahead);
+        fg_buf_printf(p->out, " uses(%u..%u) ahead(%" PRId64 ")%s%s\n", g->first_use, g->last_use,
+                      g->ahead, g->keep ? " keep" : "", g->round ? " round" : "");
     }
     fg_buf_puts(p->out, "}\n");
 }

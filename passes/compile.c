@@ -255,7 +255,8 @@ static bool search_level(Compile *c, uint32_t rung, FgEvaluation *chosen)
     if (!fits(c, &l->fixed))
         return true;
     c->search.graph = l->graph;
-    if (!fg_search_compiled(&c->search, &l->fixed, 1, &found))
+    if (!fg_search_compiled(&c->search, &l->fixed, 1, &found) ||
+        !fg_search_carry(&c->search, &found))
         return false;
     if (chosen->plan && !fg_evaluation_better(&found, chosen, c->out->budget_bytes))
         return true;

@@ -96,7 +96,7 @@ static bool comes_and_goes(const FgModule *module, const FgValue *value)
         return value->kind == FG_VALUE_RESULT;
     if (value->offset != FG_NO_OFFSET)
         return value->offset >= module->state_bytes;
-    return value->role == FG_ROLE_GRAD_SHARD;
+    return value->role == FG_ROLE_GRAD_SHARD || value->role == FG_ROLE_GATHERED;
 }
 
 static bool accumulates(const FgNode *node)

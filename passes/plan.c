@@ -215,7 +215,7 @@ static int by_bucket_then_use(const void *a, const void *b)
 
 static void close_interval(Buckets *b, uint32_t bucket, OpenInterval *open)
 {
-    FgPlanGather gather = {bucket, open->first, open->last, 0};
+    FgPlanGather gather = {.bucket = bucket, .first_use = open->first, .last_use = open->last};
     fg_vec_push(b->graph->arena, &b->plan->gathers, gather);
     open->open = false;
 }

@@ -32,6 +32,10 @@ bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluat
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *fixed, uint32_t n_fixed,
                         FgEvaluation *out);
 
+/* Tries to carry gathered copies over micro-steps and round the period, on the best plan found, and
+ * replaces it where that is better. False after errors. */
+bool fg_search_carry(FgSearch *search, FgEvaluation *best);
+
 /* fit first, then time, then memory. */
 bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget);
 

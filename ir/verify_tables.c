@@ -154,6 +154,14 @@ static void verify_plan(FgVerifier *v)
         if (g->bucket >= plan->buckets.len || g->first_use > g->last_use)
             fg_verify_fail(v, FG_NOWHERE, "gather %u of the plan has no bucket or no uses", i);
     }
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        if (plan->buckets.data[i].pieces < 1)
+            fg_verify_fail(v, FG_NOWHERE,
+                           "the states of the plan's bucket '%s' travel in no pieces",
+                           plan->buckets.data[i].name);
+    for (uint32_t i = 1; i < plan->stashes.len; i++)
+        if (plan->stashes.data[i].value <= plan->stashes.data[i - 1].value)
+            fg_verify_fail(v, FG_NOWHERE, "stash %u of the plan is out of order", i);
 }
 
 /* ---- values ---- */
@@ -183,6 +191,11 @@ static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
     bool arena = x->kind != FG_VALUE_STATE || is_carried(x);
     uint64_t low = arena ? m->state_bytes : 0;
     uint64_t high = arena || is_grad_shard(x) ? end : m->state_bytes;
+    if (x->host) {
+        low = FG_HOST_BASE + (x->kind == FG_VALUE_STATE ? 0 : m->host_state_bytes);
+        high = FG_HOST_BASE + m->host_state_bytes +
+               (x->kind == FG_VALUE_STATE ? 0 : m->host_arena_bytes);
+    }
     if (x->offset < low || x->offset > high || bytes > high - x->offset)
         fg_verify_fail(v, loc,
                        "%s lies at %" PRIu64 " with %" PRIu64 " bytes, outside [%" PRIu64

@@ -64,12 +64,12 @@ static void keep_bucket(FgPlan *plan, uint32_t bucket)
 /* Takes the plan for the best one if it is better; *out_fits says whether it fits. */
 static bool try_plan(FgSearch *s, FgPlan *plan, FgEvaluation *best, bool *out_fits)
 {
-    FgEvaluation now;
+    FgEvaluation now = {.kept = best->kept + best->plan->gathers.len - plan->gathers.len};
     plan->name = "compiled";
     if (!fg_search_evaluate(s, plan, NULL, &now, NULL))
         return false;
-    *out_fits = now.ledger.peak_bytes <= s->budget;
-    if (*out_fits && fg_evaluation_better(&now, best, s->budget))
+    *out_fits = fg_search_fits(s, &now);
+    if (*out_fits && fg_search_better(s, &now, best))
         *best = now;
     return true;
 }
@@ -85,7 +85,8 @@ static bool keep(FgSearch *s, FgEvaluation *best)
         FgPlan *plan = fg_plan_clone(base, s->arena);
         bool fits = false;
         for (uint32_t i = 0; i < n; i++)
-            keep_bucket(plan, savings[i].bucket);
+            if (!(plan->buckets.data[savings[i].bucket].offload & FG_OFFLOAD_PARAMETERS))
+                keep_bucket(plan, savings[i].bucket);
         ok = try_plan(s, plan, best, &fits);
         low = fits ? n : low;
         high = fits ? high : n - 1;
@@ -104,7 +105,7 @@ static bool run_round(FgSearch *s, FgEvaluation *best)
         for (uint32_t i = 0; i < plan->gathers.len && n < most; i++) {
             FgPlanGather *g = &plan->gathers.data[i];
             bool first = i == 0 || g[-1].bucket != g->bucket;
-            if (!first || (micro_steps && !g->keep))
+            if (!first || (micro_steps && !g->keep) || plan->buckets.data[g->bucket].offload)
                 continue;
             g->round = true;
             n++;

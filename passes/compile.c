@@ -1,22 +1,22 @@
-/* compile: graph passes once, then the search over plans, then the chosen plan lowered under the
- * manager and proved.
+/* compile: graph passes once, then the search over settings and plans, then the chosen plan lowered
+ * under the manager and proved.
  *
- * Plans differ first in what backward computes again: the rungs of a ladder (recompute_choose.c).
- * The floor is the least packed peak of the fixed plan over three rungs, found without looking at
- * the budget; nothing fits below it and something fits at it, by construction. The search begins at
- * the first rung that fits: where ZeRO-3 fits, at none.
+ * Plans differ first in what backward computes again: the rungs of a ladder (settings.c). The floor
+ * is the least packed peak of the fixed plans over a few rungs, found without looking at the
+ * budget; nothing fits below it and something fits at it, by construction. The search begins at the
+ * first rung that fits: where ZeRO-3 fits, at none.
  */
 #include "passes/compile.h"
 
-#include "passes/recompute.h"
 #include "passes/search.h"
+#include "passes/settings.h"
 
 #include <string.h>
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define PROBES 4
-#define LOWER "bucket,shard,reduce,update,order,inplace,memplan,streams"
+#define OFFLOAD_TRIES 8
+#define LOWER "bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
 
 static double now_ms(void)
 {
@@ -35,7 +35,7 @@ static void add_time(FgSearch *s, const char *name, double ms)
     fg_vec_push(s->arena, &s->times, ((FgPassTime){name, ms}));
 }
 
-static void add_times(FgSearch *s, const FgPassManager *pm)
+void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
 {
     for (uint32_t i = 0; i < pm->times.len; i++)
         add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
@@ -49,7 +49,7 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
     bool ok = fg_run_passes(&pm, m, LOWER);
-    add_times(s, &pm);
+    fg_search_add_times(s, &pm);
     s->evaluated++;
     if (ok) {
         double start = now_ms();
@@ -67,25 +67,14 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *
     return ok;
 }
 
-/* A set of recomputed nodes, applied: the graph that its plans lower, and the fixed plan on it. */
-typedef struct Level {
-    const FgModule *graph; /* NULL: not made yet */
-    FgEvaluation fixed;    /* its plan comes with the graph */
-    bool measured;         /* its figures are there too */
-} Level;
-
 typedef struct Compile {
     FgArena *arena;
     const FgCompileOptions *options;
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgLadder ladder;
-    Level *levels;               /* by rung */
-    FgIdVec probes;              /* rungs whose least peak is the floor, ascending */
-    const FgEvaluation *zero3;   /* of the first rung, unless one was asked for by name */
-    const FgEvaluation *minimum; /* of the last rung */
-    const FgPlan *base;          /* the fixed plan that the chosen one started from */
+    FgSettings settings;
+    FgEvaluation zero3;
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -100,113 +89,6 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-/* What the fixed plan of a rung is called. */
-static const char *level_name(const Compile *c, uint32_t rung)
-{
-    bool last = rung + 1 == c->ladder.rungs.len;
-    if (last && (rung > 0 || c->options->schedule == FG_SCHEDULE_MINIMUM))
-        return "minimum";
-    return rung == 0 ? "zero3" : "compiled";
-}
-
-/* Recompute is a plan's lever, but the same for all plans of a level: applied once for them. */
-static Level *level_graph(Compile *c, uint32_t rung)
-{
-    Level *l = &c->levels[rung];
-    if (l->graph)
-        return l;
-    FgModule *m = fg_module_clone(c->graph, c->arena);
-    m->plan = FG_NEW(c->arena, FgPlan);
-    m->plan->name = "base";
-    fg_recompute_apply(&c->ladder, rung, m->plan, c->arena);
-    FgPassManager pm = manager(c);
-    pm.dump_dir = pm.stop_after = NULL;
-    if (!fg_run_passes(&pm, m, "recompute"))
-        return NULL;
-    add_times(&c->search, &pm);
-    FgArena *scratch = fg_arena_new();
-    l->fixed.plan = fg_plan_fixed(m, scratch, level_name(c, rung), m->plan->recompute);
-    fg_arena_free(scratch);
-    l->graph = m;
-    return l;
-}
-
-/* A level with its fixed plan measured; NULL after errors. */
-static Level *level(Compile *c, uint32_t rung)
-{
-    Level *l = level_graph(c, rung);
-    if (!l || l->measured)
-        return l;
-    c->search.graph = l->graph;
-    l->measured = fg_search_evaluate(&c->search, l->fixed.plan, NULL, &l->fixed, NULL);
-    return l->measured ? l : NULL;
-}
-
-/* Bytes that no placement of the level's fixed plan can do without: a small part of the work of
- * measuring it. */
-static bool level_bound(Compile *c, uint32_t rung, uint64_t *out)
-{
-    const Level *l = level_graph(c, rung);
-    if (!l)
-        return false;
-    FgArena *arena = fg_arena_new();
-    FgModule *m = fg_module_clone(l->graph, arena);
-    m->plan = fg_plan_clone(l->fixed.plan, arena);
-    FgPassManager pm = {.arena = arena, .machine = c->search.machine, .budget = UINT64_MAX};
-    bool ok = fg_run_passes(&pm, m, "bucket,shard,reduce,update,order,inplace");
-    add_times(&c->search, &pm);
-    if (ok) {
-        FgLedger ledger;
-        fg_ledger(arena, m, &ledger);
-        *out = 0;
-        for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++)
-            *out += ledger.by_class[i];
-    }
-    fg_arena_free(arena);
-    return ok;
-}
-
-/* The rungs whose fixed plans the floor is measured on: the first, the last, and of a few between
- * them the one that promises least. */
-static bool find_probes(Compile *c)
-{
-    uint32_t last = c->ladder.rungs.len - 1, best = 0;
-    uint64_t least = UINT64_MAX, bytes;
-    bool inner = c->options->schedule == FG_SCHEDULE_COMPILED && last > 1;
-    for (uint32_t i = 1; i <= PROBES && inner; i++) {
-        /* The last rung but one is the largest set that is computed again piece by piece. */
-        uint32_t rung = (uint32_t)((uint64_t)(last - 1) * i / PROBES);
-        if (!level_bound(c, rung, &bytes))
-            return false;
-        best = bytes <= least ? rung : best;
-        least = bytes <= least ? bytes : least;
-    }
-    fg_vec_push(c->arena, &c->probes, 0);
-    if (best > 0)
-        fg_vec_push(c->arena, &c->probes, best);
-    if (last > 0)
-        fg_vec_push(c->arena, &c->probes, last);
-    return true;
-}
-
-static bool prepare(Compile *c)
-{
-    double start = now_ms();
-    fg_recompute_ladder(c->arena, c->graph, c->search.machine, c->options->recompute, &c->ladder);
-    add_time(&c->search, "ladder", now_ms() - start);
-    uint32_t n = c->ladder.rungs.len;
-    c->levels = FG_NEW_ARRAY(c->arena, Level, n);
-    if (!find_probes(c))
-        return false;
-    for (uint32_t i = 0; i < c->probes.len; i++)
-        if (!level(c, c->probes.data[i]))
-            return false;
-    bool all = c->options->recompute == FG_RECOMPUTE_SELECTIVE;
-    c->zero3 = &c->levels[all ? n - 1 : 0].fixed;
-    c->minimum = &c->levels[n - 1].fixed;
-    return true;
-}
-
 static uint64_t memory_for(const Compile *c, uint64_t peak)
 {
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
@@ -214,108 +96,164 @@ static uint64_t memory_for(const Compile *c, uint64_t peak)
 
 static bool fits(const Compile *c, const FgEvaluation *e)
 {
-    return e->ledger.peak_bytes <= c->out->budget_bytes;
+    return fg_search_fits(&c->search, e);
 }
 
-/* The first rung at which the fixed plan fits, as far as halving finds it: by what the plans need
- * at least, then by what they take. A probe that fits ends the search. FG_NO_ID after errors. */
-static uint32_t first_that_fits(Compile *c)
+static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvaluation *best)
 {
-    uint32_t at = 0, tries = 3;
-    while (!fits(c, &c->levels[c->probes.data[at]].fixed))
-        at++;
-    uint32_t known = c->probes.data[at], low = at == 0 ? known : c->probes.data[at - 1] + 1;
-    for (uint32_t high = known; low < high;) {
-        uint32_t middle = low + (high - low) / 2;
-        uint64_t bytes;
-        if (!level_bound(c, middle, &bytes))
-            return FG_NO_ID;
-        if (bytes <= c->out->budget_bytes)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    for (; low < known && tries > 0; tries--) {
-        const Level *l = level(c, low);
-        if (!l)
-            return FG_NO_ID;
-        if (fits(c, &l->fixed))
-            return low;
-        low += 1 + (known - low) / 8;
-    }
-    return known;
+    if (fg_search_better(&c->search, candidate, best))
+        *best = *candidate;
 }
 
-static bool search_level(Compile *c, uint32_t rung, FgEvaluation *chosen)
+static bool search_from(Compile *c, const FgEvaluation *base, FgEvaluation *best)
 {
-    FgEvaluation found;
-    const Level *l = level(c, rung);
-    if (!l)
+    FgEvaluation found = *base;
+    if (!fg_search_compiled(&c->search, base, &found) || !fg_search_carry(&c->search, &found))
         return false;
-    if (!fits(c, &l->fixed))
-        return true;
-    c->search.graph = l->graph;
-    if (!fg_search_compiled(&c->search, &l->fixed, 1, &found) ||
-        !fg_search_carry(&c->search, &found))
-        return false;
-    if (chosen->plan && !fg_evaluation_better(&found, chosen, c->out->budget_bytes))
-        return true;
-    *chosen = found;
-    c->base = l->fixed.plan;
+    take_better(c, &found, best);
     return true;
 }
 
-/* The fastest over the smallest set that fits and a few larger ones: more recomputation leaves more
- * memory to hide communication with, and pays only while communication is exposed. */
-static bool search_levels(Compile *c, FgEvaluation *chosen)
+/* What the search makes of a setting: with coarse buckets, or fine ones where coarse ones do not
+ * fit; with host copies at the last moment, and ahead of their need. */
+static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
 {
-    uint32_t first = first_that_fits(c), n = c->ladder.rungs.len;
+    for (int unit = 0; unit < FG_N_UNITS; unit++) {
+        const FgEvaluation *base = fg_setting_at_use(&c->settings, rung, (FgUnit)unit);
+        if (!base)
+            return false;
+        if (!fits(c, base))
+            continue;
+        if (!search_from(c, base, best))
+            return false;
+        FgEvaluation timed;
+        return !c->settings.by_rung[rung].offloaded[unit] ||
+               (fg_setting_timed(&c->settings, rung, (FgUnit)unit, &timed) &&
+                search_from(c, &timed, best));
+    }
+    return true;
+}
+
+/* The fastest over the smallest recomputed set that fits and a few larger ones: these leave more
+ * memory to hide communication with, and pay only while communication is exposed. */
+static bool search_rungs(Compile *c, FgEvaluation *best)
+{
+    const FgLadder *ladder = &c->settings.ladder;
+    uint32_t first, n = ladder->rungs.len;
+    if (!fg_settings_first_fit(&c->settings, FG_UNIT_LAYER, &first) ||
+        (first == FG_NO_ID && !fg_settings_first_fit(&c->settings, FG_UNIT_MODULE, &first)))
+        return false;
     if (first == FG_NO_ID)
+        return true;
+    if (!search_rung(c, first, best))
         return false;
-    *chosen = (FgEvaluation){0};
-    if (!search_level(c, first, chosen))
-        return false;
-    double before = c->ladder.rungs.data[first].seconds;
+    double micro_steps = (double)c->graph->numerics.accumulate;
     for (uint32_t part = 16; part > 1; part /= 4) {
         uint32_t rung = first + (n + part - 1) / part;
         if (rung >= n)
             break;
-        double micro_steps = (double)c->graph->numerics.accumulate;
-        double added = (c->ladder.rungs.data[rung].seconds - before) * 1e6 * micro_steps;
-        if (added < chosen->sim.step_us - chosen->sim.compute_us && !search_level(c, rung, chosen))
+        double added = ladder->rungs.data[rung].seconds - ladder->rungs.data[first].seconds;
+        if (added * 1e6 * micro_steps < best->sim.step_us - best->sim.compute_us &&
+            !search_rung(c, rung, best))
             return false;
     }
     return true;
+}
+
+static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation *best)
+{
+    *best = *least;
+    take_better(c, &c->zero3, best);
+    double start = now_ms();
+    bool ok = search_rungs(c, best);
+    add_time(&c->search, "search", now_ms() - start);
+    return ok;
+}
+
+/* ---- the floor ---- */
+/* The plan of the schedule asked for that takes least: of the compiled one, over all probes and the
+ * baseline. Its peak is the floor. False after errors. */
+static bool find_least(Compile *c, FgEvaluation *out)
+{
+    FgSettings *s = &c->settings;
+    if (!fg_settings_zero3(s, &c->zero3))
+        return false;
+    *out = c->zero3;
+    bool compiled = c->options->schedule == FG_SCHEDULE_COMPILED;
+    for (uint32_t i = 0; i < s->probes.len && c->options->schedule != FG_SCHEDULE_ZERO3; i++) {
+        if (!compiled && i + 1 < s->probes.len)
+            continue;
+        const FgEvaluation *e = fg_setting_least(s, s->probes.data[i]);
+        if (!e)
+            return false;
+        if (!compiled || e->ledger.peak_bytes <= out->ledger.peak_bytes)
+            *out = *e;
+    }
+    return true;
+}
+
+/* Offload by need: nothing where that fits, else the least, cheapest first, that is found to fit,
+ * looking where the estimates point. *out_floor: the least peak with nothing and with all
+ * offloaded. */
+static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_floor)
+{
+    FgEvaluation all;
+    uint64_t none = least->ledger.peak_bytes, budget = c->out->budget_bytes;
+    fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
+    if (!find_least(c, &all))
+        return false;
+    if (all.ledger.peak_bytes < none && all.ledger.host_bytes <= c->search.host_budget)
+        *out_floor = all.ledger.peak_bytes;
+    if (none <= budget || !fits(c, &all)) {
+        fg_settings_offload(&c->settings, 0);
+        return find_least(c, least);
+    }
+    uint64_t bytes = none - budget;
+    for (uint32_t i = 0; i < OFFLOAD_TRIES; i++) {
+        fg_settings_offload(&c->settings, bytes);
+        if (!find_least(c, least))
+            return false;
+        if (fits(c, least))
+            return true;
+        uint64_t over = least->ledger.peak_bytes > budget ? least->ledger.peak_bytes - budget : 1;
+        bytes += over + bytes / 8;
+    }
+    fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
+    return find_least(c, least);
 }
 
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
  */
 static bool choose(Compile *c, FgEvaluation *chosen)
 {
-    const FgEvaluation *least = c->zero3;
-    if (c->minimum->ledger.peak_bytes <= least->ledger.peak_bytes)
-        least = c->minimum;
-    if (c->options->schedule == FG_SCHEDULE_COMPILED)
-        for (uint32_t i = 0; i < c->probes.len; i++) {
-            const FgEvaluation *e = &c->levels[c->probes.data[i]].fixed;
-            if (e->ledger.peak_bytes < least->ledger.peak_bytes)
-                least = e;
-        }
-    *chosen = c->options->schedule == FG_SCHEDULE_ZERO3 ? *c->zero3 : *least;
-    c->base = chosen->plan;
-    c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
+    FgEvaluation least;
+    if (!find_least(c, &least))
+        return false;
+    uint64_t floor = least.ledger.peak_bytes;
+    if (c->options->offload_auto && !offload_as_needed(c, &least, &floor))
+        return false;
+    *chosen = least;
+    c->out->smallest_memory_bytes = memory_for(c, floor);
+    c->out->host_fits = least.ledger.host_bytes <= c->out->host_memory_bytes;
     c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    double start = now_ms();
-    bool ok = search_levels(c, chosen);
-    add_time(&c->search, "search", now_ms() - start);
-    return ok;
+    return search_compiled(c, &least, chosen);
 }
 
-static void count_plan(FgCompiled *out, const FgPlan *plan, const FgPlan *base)
+/* Classes of which a plan keeps some in host memory. */
+static uint32_t offloaded_classes(const FgPlan *plan)
 {
-    out->kept = fg_plan_kept(plan, base);
+    uint32_t classes = plan->stashes.len ? (uint32_t)FG_OFFLOAD_ACTIVATIONS : 0;
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        classes |= plan->buckets.data[i].offload;
+    return classes;
+}
+
+static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
+{
+    const FgPlan *plan = chosen->plan;
+    out->kept = chosen->kept;
     for (uint32_t i = 1; i < plan->gathers.len; i++)
         out->regathered += plan->gathers.data[i].bucket == plan->gathers.data[i - 1].bucket;
 }
@@ -330,7 +268,7 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     if (!fg_run_passes(&pm, m, FG_PIPELINE_LOWER))
         return false;
     out->module = m;
-    add_times(&c->search, &pm);
+    fg_search_add_times(&c->search, &pm);
     if (pm.stopped)
         return true;
     double start = now_ms();
@@ -356,27 +294,30 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     out->reserved_bytes = machine->reserved_bytes;
     out->budget_bytes =
         out->memory_bytes > out->reserved_bytes ? out->memory_bytes - out->reserved_bytes : 0;
+    out->host_memory_bytes = fg_machine_host_bytes(machine);
     c.search.budget = out->budget_bytes;
+    c.search.host_budget = out->host_memory_bytes;
     c.graph = fg_module_clone(graph, arena);
     c.graph->numerics = *numerics;
     FgPassManager pm = manager(&c);
     if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
         return false;
-    add_times(&c.search, &pm);
+    fg_search_add_times(&c.search, &pm);
     if (pm.stopped) {
         out->module = c.graph;
         out->fits = true;
         return true;
     }
     FgEvaluation chosen;
-    if (!prepare(&c) || !choose(&c, &chosen))
+    if (!fg_settings_open(&c.settings, &c.search, c.graph, options) || !choose(&c, &chosen))
         return false;
+    out->offload = offloaded_classes(chosen.plan);
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
-    out->zero3_step_us = c.zero3->sim.step_us;
-    out->zero3_peak_bytes = c.zero3->ledger.peak_bytes;
+    out->zero3_step_us = c.zero3.sim.step_us;
+    out->zero3_peak_bytes = c.zero3.ledger.peak_bytes;
     out->plans_tried = c.search.evaluated;
-    count_plan(out, chosen.plan, c.base);
+    count_plan(out, &chosen);
     bool ok = !out->fits || finish(&c, &chosen);
     for (uint32_t i = 0; i < c.search.times.len; i++)
         fg_vec_push(arena, &out->times, c.search.times.data[i]);

@@ -171,8 +171,13 @@ static bool check_carried(const FgModule *m, uint32_t index)
     const FgPlanGather *g = &m->plan->gathers.data[index];
     bool first = index == 0 || g[-1].bucket != g->bucket;
     bool only = first && (index + 1 == m->plan->gathers.len || g[1].bucket != g->bucket);
+    uint32_t offload = m->plan->buckets.data[g->bucket].offload;
     const char *wrong = NULL;
-    if (g->keep && !only)
+    if (g->keep && (offload & FG_OFFLOAD_PARAMETERS))
+        wrong = "keeps a bucket over micro-steps whose shard lies in host memory";
+    else if (g->round && offload)
+        wrong = "runs round the period, but states of its bucket lie in host memory";
+    else if (g->keep && !only)
         wrong = "keeps a bucket over micro-steps that is gathered again";
     else if (g->round && !first)
         wrong = "runs round the period before a later use than the first";

@@ -2,6 +2,7 @@
  * the same everywhere. */
 #include "base/file.h"
 #include "base/str.h"
+#include "ir/ir.h"
 #include "tools/command/command.h"
 
 #include <errno.h>
@@ -114,6 +115,14 @@ static bool is_count(const char *text)
     return *end == 0 && end != text && errno == 0 && n >= 1 && n <= INT32_MAX;
 }
 
+/* A number of elements, 5e7 as well as 50000000. */
+static bool is_elements(const char *text)
+{
+    char *end;
+    double x = strtod(text, &end);
+    return *end == 0 && end != text && x >= 0 && x <= 1e18 && x == floor(x);
+}
+
 static bool is_limit(const char *text)
 {
     char *end;
@@ -132,10 +141,31 @@ static bool is_dim(const char *text)
     return *end == 0 && errno == 0 && n >= 1;
 }
 
+bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto)
+{
+    *out_classes = FG_OFFLOAD_NONE;
+    *out_auto = strcmp(value, "auto") == 0;
+    if (*out_auto || strcmp(value, "none") == 0)
+        return true;
+    for (size_t n; *value; value += n + (value[n] == ',' && value[n + 1])) {
+        uint32_t one = FG_OFFLOAD_OPTIMIZER;
+        n = strcspn(value, ",");
+        while (one & FG_OFFLOAD_ALL && (strlen(fg_offload_name((FgOffload)one)) != n ||
+                                        strncmp(fg_offload_name((FgOffload)one), value, n) != 0))
+            one <<= 1;
+        if (!(one & FG_OFFLOAD_ALL))
+            return false;
+        *out_classes |= one;
+    }
+    return *out_classes != FG_OFFLOAD_NONE;
+}
+
 /* What a value must look like follows from how help shows it. */
 static bool check_value(FgVerb verb, const Flag *flag, const char *value)
 {
     uint64_t bytes;
+    uint32_t classes;
+    bool is_auto;
     const char *wanted = NULL;
     if (*flag->choices && find_choice(flag->choices, value) < 0) {
         fg_usage_error(verb, "%s takes one of: %s; not '%s'", flag->name, flag->choices, value);
@@ -147,6 +177,10 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
         wanted = "at most 65536 ranks";
     else if (strcmp(flag->value, "X") == 0 && !is_limit(value))
         wanted = "a number greater than 0";
+    else if (strcmp(flag->value, "ELEMENTS") == 0 && !is_elements(value))
+        wanted = "a whole number of elements, such as 5e7";
+    else if (flag == &table[FG_FLAG_offload] && !fg_flags_offload(value, &classes, &is_auto))
+        wanted = "none, auto, or some of optimizer,activations,parameters";
     else if (strcmp(flag->value, "NAME=N") == 0 && !is_dim(value))
         wanted = "NAME=N with N from 1 on";
     else if (strcmp(flag->value, "SIZE") == 0 && (!fg_parse_bytes(value, &bytes) || bytes == 0))

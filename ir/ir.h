@@ -118,6 +118,7 @@ typedef enum FgRole {
     FG_ROLE_MOMENT1,    /* bucket index */
     FG_ROLE_MOMENT2,    /* bucket index */
     FG_ROLE_GRAD_SHARD, /* bucket index: reduced gradient of the owned slice */
+    FG_ROLE_GATHERED,   /* bucket index: a whole copy that outlives the function that gathers it */
     FG_ROLE_INPUT,      /* input index: staged batch */
     FG_ROLE_TABLE,      /* constants computed once by @init */
     FG_ROLE_SCALARS,    /* per-step scalars; layout in runtime/fg_rt.h */
@@ -239,6 +240,11 @@ typedef struct FgPlanGather {
     int64_t ahead; /* compute nodes between the issue of the gather and its first use */
     int64_t fetch; /* where the shard lies in host memory: compute nodes by which its fetch is
                       issued before the gather */
+    /* Gathered in the first micro-step of a step for all of them; the bucket's only interval. */
+    bool keep;
+    /* Issued in the step before, behind the bucket's update: the distance runs round the period.
+     * The bucket's first interval, without clipping, and kept where there are micro-steps. */
+    bool round;
 } FgPlanGather;
 
 /* An activation that waits for its backward in host memory: stashed after its last use in forward,

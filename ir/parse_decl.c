@@ -216,8 +216,12 @@ static bool parse_plan_gather(FgParser *p, FgPlan *plan)
             ok = i64_field(p, &g.ahead);
         else if (open_field(p, "fetch"))
             ok = i64_field(p, &g.fetch);
+        else if (open_field(p, "keep"))
+            ok = g.keep = true;
+        else if (open_field(p, "round"))
+            ok = g.round = true;
         else
-            ok = fg_parse_expected(p, "uses, ahead or fetch");
+            ok = fg_parse_expected(p, "uses, ahead, fetch, keep or round");
         if (!ok)
             return false;
     }

@@ -222,7 +222,7 @@ static void print_plan(Printer *p)
                       g->ahead);
         if (g->fetch)
             fg_buf_printf(p->out, " fetch(%" PRId64 ")", g->fetch);
-        fg_buf_puts(p->out, "\n");
+        fg_buf_printf(p->out, "%s%s\n", g->keep ? " keep" : "", g->round ? " round" : "");
     }
     for (uint32_t i = 0; i < plan->stashes.len; i++) {
         const FgPlanStash *s = &plan->stashes.data[i];

@@ -170,8 +170,14 @@ static bool is_grad_shard(const FgValue *x)
     return x->kind == FG_VALUE_STATE && x->role == FG_ROLE_GRAD_SHARD;
 }
 
-/* Addresses, once memplan has given them: states below state_bytes, the rest in the arena above;
- * gradient shards may lie in either. */
+/* A whole copy of a bucket that several functions share. */
+static bool is_carried(const FgValue *x)
+{
+    return x->kind == FG_VALUE_STATE && x->role == FG_ROLE_GATHERED;
+}
+
+/* Addresses, once memplan has given them: states below state_bytes, the rest in the arena above,
+ * carried copies among it; gradient shards may lie in either. */
 static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
 {
     const FgModule *m = v->m;
@@ -182,8 +188,9 @@ static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
         fg_verify_fail(v, loc, "%s has no address", fg_verify_value_text(v, x->id));
         return;
     }
-    uint64_t low = x->kind == FG_VALUE_STATE ? 0 : m->state_bytes;
-    uint64_t high = x->kind == FG_VALUE_STATE && !is_grad_shard(x) ? m->state_bytes : end;
+    bool arena = x->kind != FG_VALUE_STATE || is_carried(x);
+    uint64_t low = arena ? m->state_bytes : 0;
+    uint64_t high = arena || is_grad_shard(x) ? end : m->state_bytes;
     if (x->host) {
         low = FG_HOST_BASE + (x->kind == FG_VALUE_STATE ? 0 : m->host_state_bytes);
         high = FG_HOST_BASE + m->host_state_bytes +
@@ -194,6 +201,14 @@ static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
                        "%s lies at %" PRIu64 " with %" PRIu64 " bytes, outside [%" PRIu64
                        ", %" PRIu64 ")",
                        fg_verify_value_text(v, x->id), x->offset, bytes, low, high);
+}
+
+static void verify_carried(FgVerifier *v, const FgValue *x)
+{
+    const FgBucket *b = x->index < v->m->buckets.len ? &v->m->buckets.data[x->index] : NULL;
+    if (!b || x->type->dtype != b->dtype || (uint64_t)fg_type_elements(x->type) != b->elements)
+        fg_verify_fail(v, FG_NOWHERE, "%s is no whole copy of a bucket",
+                       fg_verify_value_text(v, x->id));
 }
 
 static void verify_states(FgVerifier *v)
@@ -208,6 +223,8 @@ static void verify_states(FgVerifier *v)
         if (x->root != i || x->root_offset != 0)
             fg_verify_fail(v, FG_NOWHERE, "state %s does not own its memory",
                            fg_verify_value_text(v, i));
+        if (is_carried(x))
+            verify_carried(v, x);
         if (x->offset != FG_NO_OFFSET || !is_grad_shard(x))
             verify_address(v, FG_NOWHERE, x);
     }

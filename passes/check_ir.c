@@ -59,12 +59,25 @@ static uint64_t address_of(const FgModule *module, uint32_t id)
     return FG_NO_OFFSET;
 }
 
+/* A node that gathers into a carried copy, or FG_NO_ID. */
+static uint32_t gather_of(const FgModule *module, uint32_t value)
+{
+    for (uint32_t i = 0; i < module->nodes.len; i++) {
+        const FgNode *node = &module->nodes.data[i];
+        if (node->op == FG_OP_gather && node->n_results == 1 && node->results[0] == value)
+            return i;
+    }
+    return FG_NO_ID;
+}
+
 static void add_values(Cx *cx)
 {
     const FgModule *module = cx->module;
     for (uint32_t i = 0; i < module->values.len; i++) {
         const FgValue *value = &module->values.data[i];
-        bool state = value->kind == FG_VALUE_STATE;
+        /* A carried copy is what gathers make, whichever function they stand in. */
+        bool carried = value->kind == FG_VALUE_STATE && value->role == FG_ROLE_GATHERED;
+        bool state = value->kind == FG_VALUE_STATE && !carried;
         FgTraceBuffer buffer = {.id = i,
                                 .name = value->name,
                                 .at = address_of(module, i),
@@ -76,7 +89,9 @@ static void add_values(Cx *cx)
                                 .state = state,
                                 .role = value->role,
                                 .index = value->index,
-                                .def = state ? FG_NO_ID : value->def};
+                                .def = carried ? gather_of(module, i)
+                                       : state ? FG_NO_ID
+                                               : value->def};
         fg_vec_push(cx->arena, &cx->out->buffers, buffer);
         if (state && value->role == FG_ROLE_WORKSPACE)
             fg_vec_push(cx->arena, &cx->workspaces, i);

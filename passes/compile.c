@@ -146,7 +146,7 @@ static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvalu
 static bool search_from(Compile *c, const FgEvaluation *base, FgEvaluation *best)
 {
     FgEvaluation found = *base;
-    if (!fg_search_compiled(&c->search, base, &found))
+    if (!fg_search_compiled(&c->search, base, &found) || !fg_search_carry(&c->search, &found))
         return false;
     take_better(c, &found, best);
     return true;

@@ -21,8 +21,8 @@ typedef struct FgInterval {
 typedef FG_VEC(FgInterval) FgIntervalVec;
 
 /* Intervals of everything that lives and dies: results of nodes, and states without a fixed place:
- * gradient shards, and whatever state stands at or above state_bytes. Needs no offsets. Sorted by
- * begin, then value. `out` is overwritten and grows in `arena`. */
+ * gradient shards, carried copies of buckets, and whatever state stands at or above state_bytes.
+ * Needs no offsets. Sorted by begin, then value. `out` is overwritten and grows in `arena`. */
 void fg_intervals(FgArena *arena, const FgModule *sched, FgIntervalVec *out,
                   uint32_t *out_timeline_len);
 

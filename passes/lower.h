@@ -35,6 +35,14 @@ static inline bool fg_node_is_compute(const FgNode *node)
            node->op != FG_OP_release && node->op != FG_OP_grad_buffer;
 }
 
+/* A whole copy of a bucket that outlives the function that gathers it (FgPlanGather: keep, round).
+ */
+static inline bool fg_is_carried(const FgModule *module, uint32_t value)
+{
+    const FgValue *v = &module->values.data[value];
+    return v->kind == FG_VALUE_STATE && v->role == FG_ROLE_GATHERED;
+}
+
 /* False, after an error that names the pass, when a node of `op` shows that the pass (or a later
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);

@@ -24,7 +24,8 @@
 
 static bool lives_always(const FgValue *v)
 {
-    return v->kind == FG_VALUE_STATE && v->role != FG_ROLE_GRAD_SHARD;
+    return v->kind == FG_VALUE_STATE && v->role != FG_ROLE_GRAD_SHARD &&
+           v->role != FG_ROLE_GATHERED;
 }
 
 /* Sets an address; true when it is another one. */

@@ -3,11 +3,12 @@
  * dist -> sched. Gathers, reductions and what follows a reduction (norm, AdamW: on the copy
  * stream) have streams of their own; everything else is compute. A gather is issued `ahead` compute
  * nodes before its first use, never before the bucket's release of an earlier interval or its
- * update; several at one place stand in order of need. What a gather or a backward node needs from
- * host memory is fetched as many compute nodes earlier as the fetch says. A gradient buffer with
- * `linger` is held that many compute nodes beyond the issue of its reduction, and a gradient slice
- * with `settle` beyond the issue of its update, so that their memory is not wanted before it is
- * likely to be free; what is stashed, likewise.
+ * update; several at one place stand in order of need. A gather round the period is
+ * counted from the first use of the next one, and stands behind its bucket's update. What a gather
+ * or a backward node needs from host memory is fetched as many compute nodes earlier as the fetch
+ * says. A gradient buffer with `linger` is held that many compute nodes beyond the issue of its
+ * reduction, and a gradient slice with `settle` beyond the issue of its update, so that their
+ * memory is not wanted before it is likely to be free; what is stashed, likewise.
  */
 #include "passes/lower.h"
 
@@ -29,6 +30,8 @@ typedef struct Cx {
     uint32_t *plan_first; /* bucket -> its first gather in the plan */
     uint32_t *seen;       /* bucket -> gathers met in this function */
     uint32_t *floor;      /* bucket -> first compute node before which its next gather may stand */
+    uint32_t *updated;    /* bucket -> the same for a gather behind its update */
+    uint32_t *first_read; /* bucket -> compute nodes before the first that reads a carried copy */
     uint32_t *stashed;    /* value -> compute nodes before its stash; 0 for other values */
     uint32_t shard_fetch; /* the fetch for the gather that follows, or FG_NO_ID */
     Inserts inserts;
@@ -78,14 +81,22 @@ static void plan_fetch(Cx *cx, uint32_t id, uint32_t need, uint32_t floor, uint3
     fg_vec_push(cx->scratch, &cx->inserts, insert);
 }
 
-static void plan_gather(Cx *cx, const FgNode *node, uint32_t first_use)
+/* A gather stands where its first use is, or, for the next period, behind `n_compute` nodes of
+ * this one: its first use lies as far behind the end as in this period behind the begin. */
+static void plan_gather(Cx *cx, const FgNode *node, uint32_t n_compute)
 {
     const FgPlan *plan = cx->m->plan;
-    uint32_t b = node->bucket;
-    int64_t ahead = plan->gathers.data[cx->plan_first[b] + cx->seen[b]++].ahead;
-    uint32_t before = ahead > (int64_t)first_use ? 0 : (uint32_t)(first_use - ahead);
-    if (before < cx->floor[b])
-        before = cx->floor[b];
+    uint32_t b = node->bucket, first_use = n_compute, floor = cx->floor[b];
+    const FgPlanGather *g = &plan->gathers.data[cx->plan_first[b]];
+    if (g->round && fg_is_carried(cx->m, node->results[0])) {
+        first_use += cx->first_read[b] == FG_NO_ID ? 0 : cx->first_read[b];
+        floor = cx->updated[b];
+    } else {
+        g += cx->seen[b]++ + g->round;
+    }
+    uint32_t before = g->ahead > (int64_t)first_use ? 0 : (uint32_t)(first_use - g->ahead);
+    if (before < floor)
+        before = floor;
     if (cx->shard_fetch != FG_NO_ID)
         plan_fetch(cx, cx->shard_fetch, before, 0, first_use);
     cx->shard_fetch = FG_NO_ID;
@@ -146,6 +157,20 @@ static void plan_holds(Cx *cx, FgNode node, uint32_t n_compute)
         plan_hold(cx, node, cx->m->buckets.data[node.bucket].grad_shard, n_compute, plan->settle);
 }
 
+/* Remembers the first read of each carried copy. */
+static void note_read(Cx *cx, const FgNode *node, uint32_t n_compute)
+{
+    for (uint32_t k = 0; k < node->n_operands && fg_node_is_compute(node); k++) {
+        uint32_t v = node->operands[k];
+        uint32_t root = v == FG_NO_ID ? FG_NO_ID : fg_value(cx->m, v)->root;
+        if (root == FG_NO_ID || !fg_is_carried(cx->m, root))
+            continue;
+        uint32_t *first = &cx->first_read[fg_value(cx->m, root)->index];
+        if (*first == FG_NO_ID)
+            *first = n_compute;
+    }
+}
+
 /* Sets streams and finds out where gathers and holds go; returns the other nodes in order. */
 static FgIdVec scan(Cx *cx, const FgIdVec *old)
 {
@@ -165,6 +190,9 @@ static FgIdVec scan(Cx *cx, const FgIdVec *old)
         fg_vec_push(m->arena, &rest, old->data[i]);
         if (node->op == FG_OP_release)
             cx->floor[node->bucket] = n_compute;
+        if (node->op == FG_OP_adamw) /* stands before the next compute node, behind some names */
+            cx->updated[node->bucket] = n_compute + 1;
+        note_read(cx, node, n_compute);
         n_compute += fg_node_is_compute(node);
         plan_holds(cx, *node, n_compute);
     }
@@ -214,6 +242,8 @@ static void order_function(Cx *cx, uint32_t f)
     FgModule *m = cx->m;
     memset(cx->seen, 0, m->buckets.len * sizeof *cx->seen);
     memset(cx->floor, 0, m->buckets.len * sizeof *cx->floor);
+    memset(cx->updated, 0, m->buckets.len * sizeof *cx->updated);
+    memset(cx->first_read, 0xff, m->buckets.len * sizeof *cx->first_read);
     cx->inserts = (Inserts){0};
     cx->shard_fetch = FG_NO_ID;
     FgIdVec rest = scan(cx, &m->funcs.data[f].order);
@@ -227,6 +257,8 @@ FgPassResult fg_pass_order(FgPassCx *pass)
     cx.plan_first = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     cx.seen = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     cx.floor = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    cx.updated = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    cx.first_read = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     cx.stashed = FG_NEW_ARRAY(pass->scratch, uint32_t, m->values.len + 1);
     for (uint32_t i = m->plan->gathers.len; i > 0; i--)
         cx.plan_first[m->plan->gathers.data[i - 1].bucket] = i - 1;

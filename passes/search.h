@@ -45,6 +45,11 @@ void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
 bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
+
+/* Tries to carry gathered copies over micro-steps and round the period, on the best plan found, and
+ * replaces it where that is better. False after errors. */
+bool fg_search_carry(FgSearch *search, FgEvaluation *best);
+
 /* fit first, then time, then memory. */
 bool fg_search_better(const FgSearch *search, const FgEvaluation *a, const FgEvaluation *b);
 

@@ -286,6 +286,7 @@ uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
     if (found != FG_NO_ID) {
         names->buffers.data[found].reads++;
         names->buffers.data[root].reads++;
+        names->buffers.data[root].ever = true;
     }
     return found;
 }
@@ -365,7 +366,8 @@ static uint32_t write_copy(FgRbNames *names, const FgRbEffect *effect)
         .root = FG_NO_ID,
         .def = names->node};
     uint32_t id =
-        keyed(names, buffer, (FgRbBuffer){names->kind, names->bucket, false, 0, FG_NO_ID});
+        keyed(names, buffer,
+              (FgRbBuffer){.kind = names->kind, .bucket = names->bucket, .home = FG_NO_ID});
     names->buffers.data[id].reads = 0;
     names->buffers.data[id].open = !gathered;
     return id;

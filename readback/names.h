@@ -16,6 +16,7 @@ typedef struct FgRbBuffer {
     uint32_t bucket;
     bool open;      /* a gradient buffer between its begin and its reduction */
     uint32_t reads; /* of what was written last */
+    bool ever;      /* read, at some time */
     uint32_t home;  /* the state that it was fetched from, or FG_NO_ID */
 } FgRbBuffer;
 

@@ -526,7 +526,9 @@ static void read_body(Cx *cx, const Body *body)
 
 /* ---- what nothing reads ---- */
 
-/* A call that writes values, none of which is ever read, is no part of a step. */
+/* A call that writes values, none of which is ever read, is no part of a step. The copy that a
+ * gather leaves for the next step is read where the text is behind already; that each is released,
+ * and read before, is asked at its release. */
 static void check_unread(Cx *cx)
 {
     for (uint32_t i = 0; i < cx->out->nodes.len; i++) {
@@ -537,7 +539,8 @@ static void check_unread(Cx *cx)
             if (id == FG_NO_ID || cx->out->buffers.data[id].root != id)
                 continue; /* a gradient: its reduction is the checker's business */
             values += !cx->out->buffers.data[id].state;
-            reads += cx->names.buffers.data[id].reads;
+            const FgRbBuffer *side = &cx->names.buffers.data[id];
+            reads += side->kind == FG_TRACE_GATHER ? side->ever : side->reads;
         }
         if (values && values == node->n_results && !reads) {
             fg_diag(cx->source->diags, node->loc, FG_D_NOT_PROVED,

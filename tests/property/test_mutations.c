@@ -132,8 +132,10 @@ static bool is_needed(const FgModule *module, const FgNode *node)
 {
     if (node->op == FG_OP_loss_add || node->op == FG_OP_hold)
         return false;
-    if (node->op == FG_OP_release)
-        return module->nodes.data[module->values.data[node->operands[0]].def].op == FG_OP_gather;
+    if (node->op == FG_OP_release) {
+        const FgValue *copy = &module->values.data[node->operands[0]];
+        return copy->kind == FG_VALUE_STATE || module->nodes.data[copy->def].op == FG_OP_gather;
+    }
     if (node->op == FG_OP_clip_factor)
         return module->numerics.clip > 0.0;
     if (node->op == FG_OP_all_reduce)

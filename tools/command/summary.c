@@ -233,6 +233,22 @@ static const char *offload_text(FgArena *arena, const FgPlan *plan)
     return fg_buf_text(&text);
 }
 
+/* A line for copies that outlive the function that gathers them, where there are any. */
+static void put_carried(FgArena *arena, const FgModule *m, FILE *out)
+{
+    uint64_t kept = 0, round = 0;
+    for (uint32_t i = 0; i < m->plan->gathers.len; i++) {
+        kept += m->plan->gathers.data[i].keep && m->numerics.accumulate > 1;
+        round += m->plan->gathers.data[i].round;
+    }
+    if (kept)
+        fprintf(out, "          %s bucket%s kept over the micro-steps%s",
+                fg_count_text(arena, kept), plural(kept), round ? ", " : "\n");
+    if (round)
+        fprintf(out, "%s%s gathered in the step before\n", kept ? "" : "          ",
+                fg_count_text(arena, round));
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -246,6 +262,7 @@ static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
             fg_count_text(arena, c->regathered), fg_count_text(arena, c->sim.gathers),
             plural(c->sim.gathers), fg_bytes_text(arena, c->sim.gather_bytes),
             recompute_text(arena, c->module));
+    put_carried(arena, c->module, out);
     if (c->offload)
         fprintf(out, "          offloaded: %s\n", offload_text(arena, plan));
 }

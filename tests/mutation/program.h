@@ -15,6 +15,7 @@ typedef struct Variant {
     int64_t accumulate;
     FgRecompute recompute;
     const char *title;
+    uint32_t offload; /* FgOffload */
 } Variant;
 
 typedef struct Line {

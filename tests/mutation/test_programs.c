@@ -15,21 +15,27 @@
 #include <stdlib.h>
 
 static const Variant variants[] = {
-    {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "mlp"},
+    {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "mlp", 0},
     {"examples/mlp.json", FG_SCHEDULE_ZERO3, 2, FG_BF16, 1.0, 1, FG_RECOMPUTE_NONE,
-     "mlp, ZeRO-3, bf16, clip"},
+     "mlp, ZeRO-3, bf16, clip", 0},
     {"examples/mlp.json", FG_SCHEDULE_COMPILED, 3, FG_F32, 1.0, 3, FG_RECOMPUTE_NONE,
-     "mlp, 3 ranks, clip, 3 micro-steps"},
+     "mlp, 3 ranks, clip, 3 micro-steps", 0},
     {"tests/data/llama-odd/model.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 1.0, 1, FG_RECOMPUTE_NONE,
-     "llama-odd, clip"},
+     "llama-odd, clip", 0},
     {"examples/tiny-llama.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE,
-     "tiny-llama"},
+     "tiny-llama", 0},
     {"examples/tiny-llama.json", FG_SCHEDULE_MINIMUM, 2, FG_BF16, 1.0, 2, FG_RECOMPUTE_FULL,
-     "tiny-llama, least memory, bf16, clip, 2 micro-steps, recompute"},
+     "tiny-llama, least memory, bf16, clip, 2 micro-steps, recompute", 0},
+    {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 0, 1, FG_RECOMPUTE_NONE,
+     "mlp, bf16, all offloaded", FG_OFFLOAD_ALL},
+    {"tests/data/llama-odd/model.json", FG_SCHEDULE_MINIMUM, 2, FG_BF16, 1.0, 2, FG_RECOMPUTE_NONE,
+     "llama-odd, least memory, bf16, clip, 2 micro-steps, all offloaded", FG_OFFLOAD_ALL},
+    {"examples/mlp.json", FG_SCHEDULE_ZERO3, 3, FG_F32, 1.0, 1, FG_RECOMPUTE_NONE,
+     "mlp, 3 ranks, clip, optimizer offloaded", FG_OFFLOAD_OPTIMIZER},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 /* At most so many mutants of a kind in the suite: more of the small programs. */
-static const uint32_t samples[N_VARIANTS] = {22, 22, 18, 16, 6, 5};
+static const uint32_t samples[N_VARIANTS] = {22, 22, 18, 16, 6, 5, 14, 6, 14};
 
 typedef struct Count {
     uint32_t places, tried, alone, with_plan;

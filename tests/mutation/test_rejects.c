@@ -12,10 +12,10 @@ typedef struct Edit {
 } Edit;
 
 static const Variant clipped = {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 1.0, 1,
-                                FG_RECOMPUTE_NONE,   "mlp, clip"};
+                                FG_RECOMPUTE_NONE,   "mlp, clip",          0};
 /* A position table that is broadcast over the batch: strided calls. */
 static const Variant strided = {
-    "tests/data/gpt2/model.json", FG_SCHEDULE_ZERO3, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "gpt2"};
+    "tests/data/gpt2/model.json", FG_SCHEDULE_ZERO3, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "gpt2", 0};
 
 static const Edit edits[] = {
     /* lexical.c */

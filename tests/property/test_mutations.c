@@ -64,7 +64,10 @@ static bool begin(Case *c, uint64_t seed, int *failures)
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
                             .recompute =
                                 random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE,
-                            .memory_bytes = UINT64_MAX};
+                            .memory_bytes = UINT64_MAX,
+                            .offload = seed % 4 == 3 ? 1 + (uint32_t)(seed / 4) % 7 : 0};
+    machine.host_node_bytes = (uint64_t)1 << 30;
+    machine.stash = machine.fetch = machine.gather;
     FgCompiled out = {0};
     const char *text = random_model(c->arena, seed);
     FgModule *graph = fg_model_parse(c->arena, diags, "random.json", text, strlen(text), &options);
@@ -246,9 +249,11 @@ static void share_addresses(Case *c)
             FgValue *a = &c->module->values.data[intervals.data[i].value];
             const FgValue *b = &c->module->values.data[intervals.data[k].value];
             uint64_t offset = a->offset;
+            const FgModule *m = c->module;
+            uint64_t end = a->host ? FG_HOST_BASE + m->host_state_bytes + m->host_arena_bytes
+                                   : m->state_bytes + m->arena_bytes;
             if (i == k || !meet(&intervals.data[i], &intervals.data[k]) || tried++ % every ||
-                b->offset + fg_type_bytes(a->type) >
-                    c->module->state_bytes + c->module->arena_bytes ||
+                a->host != b->host || b->offset + fg_type_bytes(a->type) > end ||
                 is_held(c->module, a->id) || is_held(c->module, b->id))
                 continue;
             a->offset = b->offset;

@@ -110,6 +110,8 @@ static FgPlan *clone_plan(Clone *c, const FgPlan *from)
     FgPlan *plan = FG_NEW(c->to->arena, FgPlan);
     *plan = *from;
     plan->name = text(c, from->name);
+    plan->recomputed.data = copy(c, from->recomputed.data, from->recomputed.len, sizeof(uint32_t));
+    plan->recomputed.cap = from->recomputed.len;
     plan->buckets.data = copy(c, from->buckets.data, from->buckets.len, sizeof *from->buckets.data);
     plan->buckets.cap = from->buckets.len;
     for (uint32_t i = 0; i < plan->buckets.len; i++) {

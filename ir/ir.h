@@ -200,7 +200,13 @@ typedef struct FgNumerics {
 } FgNumerics;
 
 /* ---- plan: every scheduling lever ---- */
-typedef enum FgRecompute { FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL } FgRecompute;
+/* What backward computes again instead of finding it in memory. */
+typedef enum FgRecompute {
+    FG_RECOMPUTE_NONE,
+    FG_RECOMPUTE_FULL,      /* each layer from its borders, at once before its backward */
+    FG_RECOMPUTE_SELECTIVE, /* the nodes that the plan names, each as late as its readers allow */
+    FG_RECOMPUTE_AUTO /* options only, never in a plan: the search finds out which nodes, if any */
+} FgRecompute;
 
 /* What may lie in pinned host memory: sets of classes. A bucket's states are the first two. */
 typedef enum FgOffload {
@@ -245,6 +251,7 @@ typedef struct FgPlanStash {
 typedef struct FgPlan {
     const char *name; /* "zero3", "minimum", "compiled" */
     FgRecompute recompute;
+    FgIdVec recomputed; /* SELECTIVE: forward nodes of the graph, ids ascending */
     FG_VEC(FgPlanBucket) buckets;
     FG_VEC(FgPlanGather) gathers; /* by bucket, then first use */
     FG_VEC(FgPlanStash) stashes;  /* by value */

@@ -245,6 +245,21 @@ static bool parse_plan_stash(FgParser *p, FgPlan *plan)
     return fg_parse_line_end(p);
 }
 
+static bool parse_plan_recompute(FgParser *p, FgPlan *plan)
+{
+    if (!open_field(p, "nodes"))
+        return fg_parse_expected(p, "nodes");
+    if (!fg_parse_punct(p, '('))
+        return false;
+    do {
+        uint32_t id;
+        if (!fg_parse_node_ref(p, &id))
+            return false;
+        fg_vec_push(p->m->arena, &plan->recomputed, id);
+    } while (fg_parse_take(p, ','));
+    return fg_parse_punct(p, ')') && fg_parse_line_end(p);
+}
+
 bool fg_parse_plan(FgParser *p)
 {
     FgPlan *plan = FG_NEW(p->m->arena, FgPlan);
@@ -252,7 +267,8 @@ bool fg_parse_plan(FgParser *p)
     if (!fg_parse_symbol(p, &plan->name))
         return false;
     if (open_field(p, "recompute") &&
-        !choice_field(p, "a recomputation (none, full)", recompute_name, 2, &recompute))
+        !choice_field(p, "a recomputation (none, full, selective)", recompute_name,
+                      FG_RECOMPUTE_SELECTIVE + 1, &recompute))
         return false;
     plan->recompute = (FgRecompute)recompute;
     if (!fg_parse_punct(p, '{') || !fg_parse_line_end(p))
@@ -267,10 +283,12 @@ bool fg_parse_plan(FgParser *p)
             ok = parse_plan_gather(p, plan);
         else if (open_field(p, "stash"))
             ok = parse_plan_stash(p, plan);
+        else if (open_field(p, "recompute"))
+            ok = parse_plan_recompute(p, plan);
         else if (p->t.kind == FG_TOKEN_LINE)
             fg_parse_next(p);
         else
-            ok = fg_parse_expected(p, "bucket, gather, stash or '}'");
+            ok = fg_parse_expected(p, "bucket, gather, stash, recompute or '}'");
         if (!ok)
             fg_parse_recover(p);
     }

@@ -64,7 +64,7 @@ const char *fg_input_role_name(FgInputRole role)
 
 const char *fg_recompute_name(FgRecompute recompute)
 {
-    static const char *const names[] = {"none", "full"};
+    static const char *const names[] = {"none", "full", "selective", "auto"};
     return names[recompute];
 }
 
@@ -173,6 +173,21 @@ static void print_offload(FgBuf *out, const FgPlanBucket *b)
     fg_buf_printf(out, ") pieces(%" PRId64 ")", b->pieces);
 }
 
+/* "  recompute nodes(#3, #4)", a line for each run of nodes of one layer. */
+static void print_recomputed(Printer *p, const FgIdVec *nodes)
+{
+    const FgModule *m = p->m;
+    for (uint32_t i = 0; i < nodes->len;) {
+        int32_t layer = nodes->data[i] < m->nodes.len ? m->nodes.data[nodes->data[i]].layer : -1;
+        fg_buf_printf(p->out, "  recompute nodes(#%u", nodes->data[i]);
+        for (i++; i < nodes->len && nodes->data[i] < m->nodes.len &&
+                  m->nodes.data[nodes->data[i]].layer == layer;
+             i++)
+            fg_buf_printf(p->out, ", #%u", nodes->data[i]);
+        fg_buf_puts(p->out, ")\n");
+    }
+}
+
 static void print_plan(Printer *p)
 {
     const FgPlan *plan = p->m->plan;
@@ -181,6 +196,7 @@ static void print_plan(Printer *p)
     fg_buf_puts(p->out, "plan ");
     print_symbol(p->out, plan->name);
     fg_buf_printf(p->out, " recompute(%s) {\n", fg_recompute_name(plan->recompute));
+    print_recomputed(p, &plan->recomputed);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         const FgPlanBucket *b = &plan->buckets.data[i];
         fg_buf_puts(p->out, "  bucket ");

@@ -119,6 +119,18 @@ static void verify_bucket(FgVerifier *v, uint32_t index)
 }
 
 /* ---- plan ---- */
+static void verify_recomputed(FgVerifier *v, const FgPlan *plan)
+{
+    const FgIdVec *nodes = &plan->recomputed;
+    if (plan->recompute != FG_RECOMPUTE_SELECTIVE && nodes->len > 0)
+        fg_verify_fail(v, FG_NOWHERE, "the plan names nodes to recompute, but not selectively");
+    for (uint32_t i = 0; i < nodes->len; i++)
+        if (nodes->data[i] >= v->m->nodes.len || (i > 0 && nodes->data[i - 1] >= nodes->data[i]))
+            fg_verify_fail(v, FG_NOWHERE,
+                           "the plan recomputes #%u, which is no node or out of order",
+                           nodes->data[i]);
+}
+
 static void verify_plan(FgVerifier *v)
 {
     const FgPlan *plan = v->m->plan;
@@ -126,6 +138,7 @@ static void verify_plan(FgVerifier *v)
         return;
     FgMap names;
     fg_map_init(&names, v->scratch);
+    verify_recomputed(v, plan);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         const FgPlanBucket *b = &plan->buckets.data[i];
         if (!fg_map_add(&names, b->name, i))

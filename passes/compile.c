@@ -1,22 +1,23 @@
-/* compile: graph passes once, then the search over plans, then the chosen plan lowered under the
- * manager and proved.
+/* compile: graph passes once, then the search over settings and plans, then the chosen plan lowered
+ * under the manager and proved.
  *
- * The floor is the least packed peak of the fixed plans, found without looking at the budget;
- * nothing fits below it and something fits at it, by construction.
+ * Plans differ first in what backward computes again: the rungs of a ladder (settings.c). The floor
+ * is the least packed peak of the fixed plans over a few rungs, found without looking at the
+ * budget; nothing fits below it and something fits at it, by construction. The search begins at the
+ * first rung that fits: where ZeRO-3 fits, at none. What leaves the device is alike for all plans
+ * of a run through this: the classes asked for, or for `auto` as much as is found to make it fit.
  */
 #include "passes/compile.h"
 
-#include "passes/offload_plan.h"
 #include "passes/search.h"
+#include "passes/settings.h"
 
 #include <string.h>
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
-/* States travel for an update in parts of at most so many elements: a smaller one takes less of the
- * device, and more calls. */
-#define PIECE ((uint64_t)8 << 20)
-#define LEAST_PIECE ((uint64_t)4 << 20)
+#define AUTO_TRIES 8   /* amounts that `auto` offloads before it offloads everything */
+#define COPY_SLACK 1.2 /* time that a copy is given over what it takes alone */
 #define LOWER "bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
 
 static double now_ms(void)
@@ -36,7 +37,7 @@ static void add_time(FgSearch *s, const char *name, double ms)
     fg_vec_push(s->arena, &s->times, ((FgPassTime){name, ms}));
 }
 
-static void add_times(FgSearch *s, const FgPassManager *pm)
+void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
 {
     for (uint32_t i = 0; i < pm->times.len; i++)
         add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
@@ -50,7 +51,7 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
     bool ok = fg_run_passes(&pm, m, LOWER);
-    add_times(s, &pm);
+    fg_search_add_times(s, &pm);
     s->evaluated++;
     if (ok) {
         double start = now_ms();
@@ -74,9 +75,8 @@ typedef struct Compile {
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgEvaluation fixed[2];  /* zero3, minimum */
-    FgOffloadLadder ladder; /* of what may be offloaded */
-    uint32_t offloaded;     /* steps of it that are */
+    FgSettings settings;
+    FgEvaluation zero3;
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -91,52 +91,9 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-/* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the
- * search. */
-static bool prepare(Compile *c)
+static uint64_t memory_for(const Compile *c, uint64_t peak)
 {
-    FgModule *m = fg_module_clone(c->graph, c->arena);
-    m->plan = FG_NEW(c->arena, FgPlan);
-    m->plan->name = "base";
-    m->plan->recompute = c->options->recompute;
-    FgPassManager pm = manager(c);
-    pm.dump_dir = pm.stop_after = NULL;
-    if (!fg_run_passes(&pm, m, "recompute"))
-        return false;
-    c->search.graph = m;
-    return true;
-}
-
-/* ---- the fixed plans, and what of them leaves the device ---- */
-
-/* The fixed plans with the first n steps of the ladder. zero3 has its copies ahead of their need,
- * as it would be run; minimum has them at the last moment. */
-static bool fix(Compile *c, uint32_t n)
-{
-    static const char *const names[] = {"zero3", "minimum"};
-    FgModule *m = (FgModule *)c->search.graph;
-    c->offloaded = n;
-    for (int i = 0; i < 2; i++) {
-        FgArena *scratch = fg_arena_new();
-        FgPlan *plan = fg_plan_fixed(m, scratch, names[i], c->options->recompute);
-        fg_offload_apply(c->arena, plan, m, c->search.machine, &c->ladder, n,
-                         i == 0 ? PIECE : LEAST_PIECE);
-        if (n && i == 0)
-            fg_offload_time(scratch, plan, m, c->search.machine, 1.2);
-        fg_arena_free(scratch);
-        if (!fg_search_evaluate(&c->search, plan, NULL, &c->fixed[i], NULL))
-            return false;
-    }
-    return true;
-}
-
-/* The fixed plan that decides whether anything fits. */
-static const FgEvaluation *deciding(const Compile *c)
-{
-    const FgEvaluation *zero3 = &c->fixed[0], *minimum = &c->fixed[1];
-    if (c->options->schedule == FG_SCHEDULE_ZERO3)
-        return zero3;
-    return zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
+    return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
 static bool fits(const Compile *c, const FgEvaluation *e)
@@ -145,113 +102,171 @@ static bool fits(const Compile *c, const FgEvaluation *e)
            e->ledger.host_bytes <= c->out->host_memory_bytes;
 }
 
-/* Steps of the ladder, from the first on, that the host has memory for. */
-static uint32_t steps_in_host(const Compile *c)
+static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvaluation *best)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < c->ladder.len; i++) {
-        bytes += c->ladder.data[i].bytes + c->ladder.data[i].bytes / 16;
-        if (bytes > c->out->host_memory_bytes)
-            return i;
-    }
-    return c->ladder.len;
+    if (fg_evaluation_better(candidate, best, c->out->budget_bytes))
+        *best = *candidate;
 }
 
-/* `auto`: nothing leaves the device where everything fits; else the shortest run of the ladder's
- * steps that is found to fit, looking where its estimates point. *out_floor: the least packed peak,
- * of nothing and of all; nothing fits below it. */
-static bool fix_auto(Compile *c, uint64_t *out_floor)
+/* The search from a plan whose copies from and to host memory run ahead of their need. */
+static bool search_early(Compile *c, const FgEvaluation *base, FgEvaluation *best)
 {
-    if (!fix(c, 0))
+    FgEvaluation early = *base;
+    FgArena *scratch = fg_arena_new();
+    FgPlan *plan = fg_plan_clone(base->plan, c->arena);
+    fg_offload_time(scratch, plan, (FgModule *)c->search.graph, c->search.machine, COPY_SLACK);
+    bool ok = fg_search_evaluate(&c->search, plan, NULL, &early, NULL);
+    fg_arena_free(scratch);
+    if (!ok || !fits(c, &early))
+        return ok;
+    FgEvaluation found = early;
+    if (!fg_search_compiled(&c->search, &early, &found))
         return false;
-    uint32_t most = steps_in_host(c);
-    uint64_t none = deciding(c)->ledger.peak_bytes;
-    *out_floor = none;
-    if (!most)
-        return true;
-    if (!fix(c, most))
-        return false;
-    uint64_t all = deciding(c)->ledger.peak_bytes;
-    *out_floor = none < all ? none : all;
-    uint64_t budget = c->out->budget_bytes;
-    if (none <= budget || none < all)
-        return fix(c, 0);
-    uint64_t excess = all <= budget ? none - budget : 0;
-    for (uint32_t n = 0; excess && n < most;) {
-        for (uint64_t saved = 0; n < most && saved < excess; n++)
-            saved += c->ladder.data[n].bytes;
-        if (!fix(c, n))
+    take_better(c, &found, best);
+    return true;
+}
+
+/* What the search makes of a setting: with coarse buckets, or fine ones where coarse ones do not
+ * fit. */
+static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
+{
+    for (int unit = 0; unit < FG_N_UNITS; unit++) {
+        const FgEvaluation *base = fg_setting_at_use(&c->settings, rung, (FgUnit)unit);
+        if (!base)
             return false;
-        uint64_t peak = deciding(c)->ledger.peak_bytes;
-        excess = fits(c, deciding(c)) ? 0 : peak > budget ? peak - budget : 1;
+        if (!fits(c, base))
+            continue;
+        FgEvaluation found = *base;
+        if (!fg_search_compiled(&c->search, base, &found) ||
+            (fg_offload_classes(base->plan) && !search_early(c, base, best)))
+            return false;
+        take_better(c, &found, best);
+        break;
     }
     return true;
 }
 
-/* Fixed plans with what the options offload. */
-static bool fix_plans(Compile *c, uint64_t *out_floor)
+/* The fastest over the smallest recomputed set that fits and a few larger ones: these leave more
+ * memory to hide communication with, and pay only while communication is exposed. */
+static bool search_rungs(Compile *c, FgEvaluation *best)
 {
-    const FgCompileOptions *options = c->options;
-    uint32_t classes = options->offload_auto ? (uint32_t)FG_OFFLOAD_ALL : options->offload;
-    if (classes && c->out->host_memory_bytes) {
-        FgArena *scratch = fg_arena_new();
-        FgModule *m = (FgModule *)c->search.graph;
-        FgPlan *plan = fg_plan_fixed(m, scratch, "zero3", options->recompute);
-        c->ladder = fg_offload_ladder(c->arena, m, c->search.machine, plan, classes);
-        fg_arena_free(scratch);
-    }
-    if (options->offload_auto)
-        return fix_auto(c, out_floor);
-    bool ok = fix(c, c->ladder.len);
-    *out_floor = ok ? deciding(c)->ledger.peak_bytes : 0;
-    return ok;
-}
-
-static uint64_t memory_for(const Compile *c, uint64_t peak)
-{
-    return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
-}
-
-/* The search from fixed plans whose copies stand at the last moment, and so take least memory. */
-static bool search_late(Compile *c, FgEvaluation *best)
-{
-    FgEvaluation fixed[2] = {c->fixed[0], c->fixed[1]}, found;
-    FgPlan *plan = fg_plan_clone(c->fixed[0].plan, c->arena);
-    for (uint32_t i = 0; i < plan->gathers.len; i++)
-        plan->gathers.data[i].fetch = 0;
-    for (uint32_t i = 0; i < plan->stashes.len; i++)
-        plan->stashes.data[i].linger = plan->stashes.data[i].ahead = 0;
-    if (!fg_search_evaluate(&c->search, plan, NULL, &fixed[0], NULL) ||
-        !fg_search_compiled(&c->search, fixed, 2, &found))
+    const FgLadder *ladder = &c->settings.ladder;
+    uint32_t first, n = ladder->rungs.len;
+    if (!fg_settings_first_fit(&c->settings, FG_UNIT_LAYER, &first) ||
+        (first == FG_NO_ID && !fg_settings_first_fit(&c->settings, FG_UNIT_MODULE, &first)))
         return false;
-    if (fg_evaluation_better(&found, best, c->out->budget_bytes))
-        *best = found;
+    if (first == FG_NO_ID)
+        return true;
+    if (!search_rung(c, first, best))
+        return false;
+    double micro_steps = (double)c->graph->numerics.accumulate;
+    for (uint32_t part = 16; part > 1; part /= 4) {
+        uint32_t rung = first + (n + part - 1) / part;
+        if (rung >= n)
+            break;
+        double added = ladder->rungs.data[rung].seconds - ladder->rungs.data[first].seconds;
+        if (added * 1e6 * micro_steps < best->sim.step_us - best->sim.compute_us &&
+            !search_rung(c, rung, best))
+            return false;
+    }
     return true;
 }
 
-/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
- */
-static bool choose(Compile *c, uint64_t floor, FgEvaluation *chosen)
+static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation *best)
 {
-    *chosen = *deciding(c);
-    c->out->smallest_memory_bytes = memory_for(c, floor);
-    c->out->host_fits = chosen->ledger.host_bytes <= c->out->host_memory_bytes;
-    c->out->fits = fits(c, chosen);
-    if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
-        return true;
+    *best = *least;
+    take_better(c, &c->zero3, best);
     double start = now_ms();
-    const FgEvaluation least = *chosen;
-    bool ok = fg_search_compiled(&c->search, c->fixed, 2, chosen) &&
-              (!c->offloaded || search_late(c, chosen));
-    if (ok && !fits(c, chosen)) /* a schedule that wants more of the host than there is */
-        *chosen = least;
+    bool ok = search_rungs(c, best);
     add_time(&c->search, "search", now_ms() - start);
     return ok;
 }
 
-static void count_plan(FgCompiled *out, const FgPlan *plan, const FgPlan *base)
+/* The least that any probe takes, and the baseline. */
+static const FgEvaluation *find_floor(Compile *c)
 {
-    out->kept = fg_plan_kept(plan, base);
+    const FgEvaluation *least = &c->zero3;
+    for (uint32_t i = 0; i < c->settings.probes.len; i++) {
+        const FgEvaluation *e = fg_setting_least(&c->settings, c->settings.probes.data[i]);
+        if (!e)
+            return NULL;
+        if (e->ledger.peak_bytes <= least->ledger.peak_bytes)
+            least = e;
+    }
+    return least;
+}
+
+/* The plan that decides whether anything fits, with settings that offload so many bytes. */
+static bool find_least(Compile *c, uint64_t offloaded, FgEvaluation *out)
+{
+    bool any = c->options->offload_auto;
+    FgOffloadWish wish = {any ? (uint32_t)FG_OFFLOAD_ALL : c->options->offload, offloaded,
+                          any ? c->out->host_memory_bytes : UINT64_MAX};
+    if (!fg_settings_open(&c->settings, &c->search, c->graph, c->options, &wish) ||
+        !fg_settings_zero3(&c->settings, &c->zero3))
+        return false;
+    const FgEvaluation *least = &c->zero3;
+    if (c->options->schedule == FG_SCHEDULE_COMPILED)
+        least = find_floor(c);
+    else if (c->options->schedule == FG_SCHEDULE_MINIMUM)
+        least = fg_setting_least(&c->settings, c->settings.ladder.rungs.len - 1);
+    if (least)
+        *out = *least;
+    return least != NULL;
+}
+
+/* `auto`: nothing leaves the device where it fits so; else as few bytes as are found to do, by what
+ * each try is too large. *out_floor: the least of nothing and of everything, whatever the budget.
+ */
+static bool find_auto(Compile *c, FgEvaluation *least, uint64_t *out_floor)
+{
+    FgEvaluation all;
+    if (!find_least(c, UINT64_MAX, &all) || !find_least(c, 0, least))
+        return false;
+    uint64_t none = least->ledger.peak_bytes, budget = c->out->budget_bytes;
+    *out_floor = none < all.ledger.peak_bytes ? none : all.ledger.peak_bytes;
+    if (fits(c, least) || none < all.ledger.peak_bytes)
+        return true;
+    if (!fits(c, &all))
+        return find_least(c, UINT64_MAX, least);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < AUTO_TRIES; i++) {
+        uint64_t peak = least->ledger.peak_bytes, over = peak > budget ? peak - budget : MIB;
+        bytes += over + over / 8;
+        if (!find_least(c, bytes, least))
+            return false;
+        if (fits(c, least))
+            return true;
+    }
+    return find_least(c, UINT64_MAX, least);
+}
+
+/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
+ */
+static bool choose(Compile *c, FgEvaluation *chosen)
+{
+    FgEvaluation least;
+    uint64_t floor;
+    bool automatic = c->options->offload_auto && c->out->host_memory_bytes;
+    if (automatic ? !find_auto(c, &least, &floor) : !find_least(c, UINT64_MAX, &least))
+        return false;
+    *chosen = least;
+    c->out->smallest_memory_bytes = memory_for(c, automatic ? floor : least.ledger.peak_bytes);
+    c->out->host_fits = least.ledger.host_bytes <= c->out->host_memory_bytes;
+    c->out->fits = fits(c, &least);
+    if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
+        return true;
+    if (!search_compiled(c, &least, chosen))
+        return false;
+    if (!fits(c, chosen)) /* a schedule that wants more of the host than there is */
+        *chosen = least;
+    return true;
+}
+
+static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
+{
+    const FgPlan *plan = chosen->plan;
+    out->kept = chosen->kept;
     for (uint32_t i = 1; i < plan->gathers.len; i++)
         out->regathered += plan->gathers.data[i].bucket == plan->gathers.data[i - 1].bucket;
 }
@@ -266,7 +281,7 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     if (!fg_run_passes(&pm, m, FG_PIPELINE_LOWER))
         return false;
     out->module = m;
-    add_times(&c->search, &pm);
+    fg_search_add_times(&c->search, &pm);
     if (pm.stopped)
         return true;
     double start = now_ms();
@@ -294,29 +309,28 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         out->memory_bytes > out->reserved_bytes ? out->memory_bytes - out->reserved_bytes : 0;
     out->host_memory_bytes = fg_machine_host_bytes(machine);
     c.search.budget = out->budget_bytes;
+    c.search.host_budget = out->host_memory_bytes;
     c.graph = fg_module_clone(graph, arena);
     c.graph->numerics = *numerics;
     FgPassManager pm = manager(&c);
     if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
         return false;
-    add_times(&c.search, &pm);
+    fg_search_add_times(&c.search, &pm);
     if (pm.stopped) {
         out->module = c.graph;
         out->fits = true;
         return true;
     }
     FgEvaluation chosen;
-    uint64_t floor;
-    if (!prepare(&c) || !fix_plans(&c, &floor) || !choose(&c, floor, &chosen))
+    if (!choose(&c, &chosen))
         return false;
-    for (uint32_t i = 0; i < c.offloaded; i++)
-        out->offload |= c.ladder.data[i].what;
+    out->offload = fg_offload_classes(chosen.plan);
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
-    out->zero3_step_us = c.fixed[0].sim.step_us;
-    out->zero3_peak_bytes = c.fixed[0].ledger.peak_bytes;
+    out->zero3_step_us = c.zero3.sim.step_us;
+    out->zero3_peak_bytes = c.zero3.ledger.peak_bytes;
     out->plans_tried = c.search.evaluated;
-    count_plan(out, chosen.plan, c.fixed[0].plan);
+    count_plan(out, &chosen);
     bool ok = !out->fits || finish(&c, &chosen);
     for (uint32_t i = 0; i < c.search.times.len; i++)
         fg_vec_push(arena, &out->times, c.search.times.data[i]);

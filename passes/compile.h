@@ -39,6 +39,26 @@ typedef struct FgSim {
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;
 
+/* The knobs of the ZeRO-3 baseline, as DeepSpeed names them; elements. */
+typedef struct FgZero3 {
+    int64_t prefetch_bucket_size, max_live_parameters, max_reuse_distance;
+    int64_t param_persistence_threshold, reduce_bucket_size;
+    bool by_module; /* gathers together what one node uses, as DeepSpeed's hooks do; otherwise a
+                       layer */
+} FgZero3;
+/* DeepSpeed's defaults (0.19, runtime/zero/config.py), and gather at use with nothing kept. */
+#define FG_ZERO3_DEFAULTS ((FgZero3){50000000, 1000000000, 1000000000, 100000, 500000000, false})
+#define FG_ZERO3_MINIMAL ((FgZero3){0, 0, 0, 0, 0, false})
+
+static inline bool fg_zero3_equal(const FgZero3 *a, const FgZero3 *b)
+{
+    return a->prefetch_bucket_size == b->prefetch_bucket_size &&
+           a->max_live_parameters == b->max_live_parameters &&
+           a->max_reuse_distance == b->max_reuse_distance &&
+           a->param_persistence_threshold == b->param_persistence_threshold &&
+           a->reduce_bucket_size == b->reduce_bucket_size && a->by_module == b->by_module;
+}
+
 typedef struct FgCompileOptions {
     FgSchedule schedule;
     FgRecompute recompute;
@@ -46,6 +66,7 @@ typedef struct FgCompileOptions {
     bool verify_each;      /* verify after every pass, and compare "changed" */
     const char *dump_dir;
     const char *stop_after; /* `dump --after PASS`: the returned module is what stood there */
+    FgZero3 zero3;          /* all zero: FG_ZERO3_MINIMAL */
     uint32_t offload;       /* FgOffload: classes that lie in host memory, wholly */
     bool offload_auto; /* as little of all classes as the memory asks for; `offload` is 0 then */
 } FgCompileOptions;

@@ -57,6 +57,8 @@ typedef struct FgLeverChoice {
 
 /* A plan with the levers that suit the choice: keeps, then prefetches by earliest need and holds,
  * each as far as the limit lets it. In the estimate's arena. */
+/* Sets linger and settle of every bucket by the choice's slack, whatever the memory. */
+void fg_estimate_holds(const FgEstimate *estimate, FgArena *scratch, double slack, FgPlan *plan);
 FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgLeverChoice *choice);
 
 #endif

@@ -175,3 +175,11 @@ FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgL
         holds(&l);
     return l.plan;
 }
+
+void fg_estimate_holds(const FgEstimate *estimate, FgArena *scratch, double slack, FgPlan *plan)
+{
+    FgLeverChoice choice = {.slack = slack, .arena_limit = UINT64_MAX};
+    Levers l = {.estimate = estimate, .choice = &choice, .plan = plan, .n = estimate->live.len};
+    l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
+    holds(&l);
+}

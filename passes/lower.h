@@ -69,9 +69,17 @@ uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
 
 /* ---- plans (passes/plan.c) ---- */
 /* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph
- * level with the recompute applied; the plan lives in the module's arena. */
+ * level with the recompute applied; the plan lives in the module's arena. What is recomputed
+ * selectively is what the graph's own plan names. */
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
+/* The same with other bucket borders: `by_module`, a bucket holds what one node uses first, not a
+ * layer; parameters of at most `persistence` elements share buckets of their own, whatever uses
+ * them ("persistent"). */
+FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
+                      bool by_module, int64_t persistence);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
+/* Copies the ids into the plan. */
+void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes);
 
 /* ---- packing (passes/pack.c) ---- */
 typedef struct FgPackItem {

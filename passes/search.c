@@ -21,11 +21,6 @@
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
 
-uint32_t fg_plan_kept(const FgPlan *plan, const FgPlan *base)
-{
-    return base->gathers.len - plan->gathers.len;
-}
-
 bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget)
 {
     bool fits_a = a->ledger.peak_bytes <= budget, fits_b = b->ledger.peak_bytes <= budget;
@@ -55,6 +50,7 @@ static bool try_choice(Trial *t, FgLeverChoice choice)
         FgPlan *plan = fg_estimate_plan(t->estimate, scratch, &choice);
         FgEvaluation now;
         bool ok = fg_search_evaluate(t->search, plan, NULL, &now, NULL);
+        now.kept = t->estimate->base->gathers.len - plan->gathers.len;
         fg_arena_free(scratch);
         if (!ok)
             return false;
@@ -130,23 +126,18 @@ static bool improve(Trial *t)
     return true;
 }
 
-bool fg_search_compiled(FgSearch *s, const FgEvaluation *fixed, uint32_t n_fixed, FgEvaluation *out)
+bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out)
 {
-    *out = fixed[0];
-    for (uint32_t i = 1; i < n_fixed; i++)
-        if (fg_evaluation_better(&fixed[i], out, s->budget))
-            *out = fixed[i];
     FgArena *arena = fg_arena_new();
     FgEvaluation again;
     FgModule *module;
     FgEstimate estimate;
     Trial trial = {.search = s, .estimate = &estimate, .best = out, .choice = {.slack = SLACKS[0]}};
-    bool ok = fg_search_evaluate(s, fixed[0].plan, arena, &again, &module);
+    bool ok = fg_search_evaluate(s, base->plan, arena, &again, &module);
     if (ok) {
-        fg_estimate_build(s->arena, arena, module, fixed[0].plan, s->machine, &estimate);
+        fg_estimate_build(s->arena, arena, module, base->plan, s->machine, &estimate);
         trial.state_bytes = module->state_bytes;
     }
     fg_arena_free(arena);
-    ok = ok && try_grid(&trial) && improve(&trial);
-    return ok && out->ledger.peak_bytes <= s->budget;
+    return ok && try_grid(&trial) && improve(&trial);
 }

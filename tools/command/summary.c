@@ -133,6 +133,16 @@ static void put_memory(const FgSession *s, const FgCompiled *c, FILE *out)
                 host_text(arena, l));
 }
 
+/* Which knobs the baseline has. */
+static const char *knobs_text(const FgSession *s)
+{
+    const FgZero3 zero3 = fg_session_options(s).zero3, defaults = FG_ZERO3_DEFAULTS,
+                  minimal = FG_ZERO3_MINIMAL;
+    if (fg_zero3_equal(&zero3, &defaults))
+        return "DeepSpeed's defaults";
+    return fg_zero3_equal(&zero3, &minimal) ? "gather at use" : "knobs as given";
+}
+
 static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -145,7 +155,7 @@ static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
     if (c->ledger.host_bytes)
         fprintf(out, "          exposed: copies from and to host memory %s\n",
                 time_text(arena, c->sim.exposed_host_us));
-    fprintf(out, "          ZeRO-3 (gather at use): step %s, peak %s%s\n",
+    fprintf(out, "          ZeRO-3 (%s): step %s, peak %s%s\n", knobs_text(s),
             time_text(arena, c->zero3_step_us), fg_bytes_text(arena, c->zero3_peak_bytes),
             c->zero3_peak_bytes <= c->budget_bytes ? "" : ", which does not fit");
 }
@@ -206,6 +216,23 @@ static const char *offload_text(FgArena *arena, const FgPlan *plan)
     return fg_buf_text(&text);
 }
 
+/* "none", "full", or how many nodes of how many layers. */
+static const char *recompute_text(FgArena *arena, const FgModule *m)
+{
+    const FgIdVec *nodes = &m->plan->recomputed;
+    if (m->plan->recompute != FG_RECOMPUTE_SELECTIVE)
+        return m->plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none";
+    uint64_t layers = 0;
+    bool *seen = FG_NEW_ARRAY(arena, bool, m->nodes.len + 1);
+    for (uint32_t i = 0; i < nodes->len; i++) {
+        int32_t layer = m->nodes.data[nodes->data[i]].layer;
+        layers += layer >= 0 && !seen[layer];
+        seen[layer < 0 ? 0 : layer] = true;
+    }
+    return fg_arena_printf(arena, "%s node%s in %s layer%s", fg_count_text(arena, nodes->len),
+                           plural(nodes->len), fg_count_text(arena, layers), plural(layers));
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -218,7 +245,7 @@ static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
     fprintf(out, "          %s gathered again; %s gather%s of %s in all a step; recompute %s\n",
             fg_count_text(arena, c->regathered), fg_count_text(arena, c->sim.gathers),
             plural(c->sim.gathers), fg_bytes_text(arena, c->sim.gather_bytes),
-            plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none");
+            recompute_text(arena, c->module));
     if (c->offload)
         fprintf(out, "          offloaded: %s\n", offload_text(arena, plan));
 }
@@ -257,19 +284,19 @@ void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, F
                 s->machine.name);
 }
 
-/* A plan that keeps less for backward may fit where this one does not: the least memory for it, 0
- * when that is no less. */
+/* A plan that may keep less for backward may fit where this one does not: the least memory for it,
+ * 0 when that is no less. */
 static uint64_t least_recomputed(FgSession *s, const FgCompiled *c)
 {
     FgCompileOptions options = fg_session_options(s);
-    FgCompiled full = {0};
-    if (options.recompute == FG_RECOMPUTE_FULL)
+    FgCompiled least = {0};
+    if (options.recompute == FG_RECOMPUTE_AUTO)
         return 0;
-    options.recompute = FG_RECOMPUTE_FULL;
+    options.recompute = FG_RECOMPUTE_AUTO;
     options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
-    bool made = fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &full);
-    return made && full.smallest_memory_bytes < c->smallest_memory_bytes
-               ? full.smallest_memory_bytes
+    bool made = fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &least);
+    return made && least.smallest_memory_bytes < c->smallest_memory_bytes
+               ? least.smallest_memory_bytes
                : 0;
 }
 
@@ -374,11 +401,11 @@ void fg_print_refusal(FgSession *s, const FgCompiled *c)
     uint64_t least = least_recomputed(s, c);
     if (least && least <= c->memory_bytes)
         fg_diag_note(s->diags, FG_NOWHERE,
-                     "it fits with --recompute full, which works from --memory %" PRIu64 "MiB on",
+                     "it fits with --recompute auto, which works from --memory %" PRIu64 "MiB on",
                      least >> 20);
     else if (least)
         fg_diag_note(s->diags, FG_NOWHERE,
-                     "with --recompute full the smallest is --memory %" PRIu64 "MiB", least >> 20);
+                     "with --recompute auto the smallest is --memory %" PRIu64 "MiB", least >> 20);
     advise_offload(s, c);
     fg_session_flush(s);
 }

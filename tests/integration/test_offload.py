@@ -13,6 +13,7 @@ class Offload:
     def __init__(self, tools):
         self.tools = tools
         self.model = tools.example("tiny-llama.json")
+        self.runs = 0  # each has a folder of its own
         text = tools.path("text.txt")
         with open(text, "w") as f:
             f.write("".join(random.Random(1).choices("abcdefgh \n", k=20000)))
@@ -25,7 +26,8 @@ class Offload:
         return out, report
 
     def run(self, program, name, *flags, steps=STEPS):
-        folder = self.tools.path(name, "x")[:-2]
+        self.runs += 1
+        folder = os.path.join(self.tools.folder, f"{name}-{self.runs}")
         self.tools.call(program, "--data", self.tokens, "--steps", steps, "--lr", 1e-2, "--print-every", 100,
                         "--save", folder, *flags)
         return os.path.join(folder, f"step-{steps:06d}")

@@ -327,8 +327,8 @@ static void advise_host(FgSession *s, const FgCompiled *c, uint64_t least)
     uint64_t more = least_offloaded(s, &wide, FG_OFFLOAD_ALL, &host);
     if (more && more < least && host > c->host_memory_bytes)
         fg_diag_note(s->diags, FG_NOWHERE,
-                     "with %s of host memory a node (%s now) all that can be offloaded would be, "
-                     "and --memory %" PRIu64 "MiB work",
+                     "with %s of host memory a node (%s now) and --offload auto it works from "
+                     "--memory %" PRIu64 "MiB on",
                      fg_bytes_text(s->arena, host * ranks),
                      fg_bytes_text(s->arena, s->machine.host_node_bytes), more >> 20);
 }

@@ -225,6 +225,21 @@ static bool parse_plan_gather(FgParser *p, FgPlan *plan)
     return fg_parse_line_end(p);
 }
 
+static bool parse_plan_recompute(FgParser *p, FgPlan *plan)
+{
+    if (!open_field(p, "nodes"))
+        return fg_parse_expected(p, "nodes");
+    if (!fg_parse_punct(p, '('))
+        return false;
+    do {
+        uint32_t id;
+        if (!fg_parse_node_ref(p, &id))
+            return false;
+        fg_vec_push(p->m->arena, &plan->recomputed, id);
+    } while (fg_parse_take(p, ','));
+    return fg_parse_punct(p, ')') && fg_parse_line_end(p);
+}
+
 static bool parse_plan_stash(FgParser *p, FgPlan *plan)
 {
     FgPlanStash s = {.value = FG_NO_ID};
@@ -243,21 +258,6 @@ static bool parse_plan_stash(FgParser *p, FgPlan *plan)
     }
     fg_vec_push(p->m->arena, &plan->stashes, s);
     return fg_parse_line_end(p);
-}
-
-static bool parse_plan_recompute(FgParser *p, FgPlan *plan)
-{
-    if (!open_field(p, "nodes"))
-        return fg_parse_expected(p, "nodes");
-    if (!fg_parse_punct(p, '('))
-        return false;
-    do {
-        uint32_t id;
-        if (!fg_parse_node_ref(p, &id))
-            return false;
-        fg_vec_push(p->m->arena, &plan->recomputed, id);
-    } while (fg_parse_take(p, ','));
-    return fg_parse_punct(p, ')') && fg_parse_line_end(p);
 }
 
 bool fg_parse_plan(FgParser *p)
@@ -281,14 +281,14 @@ bool fg_parse_plan(FgParser *p)
             ok = parse_plan_bucket(p, plan);
         else if (open_field(p, "gather"))
             ok = parse_plan_gather(p, plan);
-        else if (open_field(p, "stash"))
-            ok = parse_plan_stash(p, plan);
         else if (open_field(p, "recompute"))
             ok = parse_plan_recompute(p, plan);
+        else if (open_field(p, "stash"))
+            ok = parse_plan_stash(p, plan);
         else if (p->t.kind == FG_TOKEN_LINE)
             fg_parse_next(p);
         else
-            ok = fg_parse_expected(p, "bucket, gather, stash, recompute or '}'");
+            ok = fg_parse_expected(p, "bucket, gather, recompute, stash or '}'");
         if (!ok)
             fg_parse_recover(p);
     }

@@ -43,6 +43,8 @@ bool fg_attr_is_default(const FgAttrSpec *spec, const FgAttr *attr)
         return attr->f == spec->number;
     if (spec->kind == FG_ATTR_INTS)
         return attr->n_ints == 0;
+    if (spec->kind == FG_ATTR_TEXT)
+        return !*attr->word;
     if (spec->kind == FG_ATTR_WORD) {
         size_t n = strcspn(spec->choices, " ");
         return strlen(attr->word) == n && memcmp(attr->word, spec->choices, n) == 0;
@@ -158,21 +160,6 @@ static void print_ids(FgBuf *out, const uint32_t *ids, uint32_t n)
         fg_buf_printf(out, "%s%u", i ? ", " : "", ids[i]);
 }
 
-/* " offload(optimizer, parameters) pieces(4)"; nothing for a bucket that stays on the device. */
-static void print_offload(FgBuf *out, const FgPlanBucket *b)
-{
-    const char *between = " offload(";
-    if (!b->offload)
-        return;
-    for (uint32_t one = 1; one <= FG_OFFLOAD_PARAMETERS; one <<= 1) {
-        if (!(b->offload & one))
-            continue;
-        fg_buf_printf(out, "%s%s", between, fg_offload_name((FgOffload)one));
-        between = ", ";
-    }
-    fg_buf_printf(out, ") pieces(%" PRId64 ")", b->pieces);
-}
-
 /* "  recompute nodes(#3, #4)", a line for each run of nodes of one layer. */
 static void print_recomputed(Printer *p, const FgIdVec *nodes)
 {
@@ -186,6 +173,21 @@ static void print_recomputed(Printer *p, const FgIdVec *nodes)
             fg_buf_printf(p->out, ", #%u", nodes->data[i]);
         fg_buf_puts(p->out, ")\n");
     }
+}
+
+/* " offload(optimizer, parameters) pieces(4)"; nothing for a bucket that stays on the device. */
+static void print_offload(FgBuf *out, const FgPlanBucket *b)
+{
+    const char *between = " offload(";
+    if (!b->offload)
+        return;
+    for (uint32_t one = 1; one <= FG_OFFLOAD_PARAMETERS; one <<= 1) {
+        if (!(b->offload & one))
+            continue;
+        fg_buf_printf(out, "%s%s", between, fg_offload_name((FgOffload)one));
+        between = ", ";
+    }
+    fg_buf_printf(out, ") pieces(%" PRId64 ")", b->pieces);
 }
 
 static void print_plan(Printer *p)
@@ -347,6 +349,9 @@ static void print_attr_value(FgBuf *out, const FgAttrSpec *spec, const FgAttr *a
         break;
     case FG_ATTR_WORD:
         fg_buf_puts(out, attr->word);
+        break;
+    case FG_ATTR_TEXT:
+        fg_buf_puts(out, fg_quoted(out->arena, attr->word));
         break;
     }
 }

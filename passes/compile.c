@@ -4,8 +4,7 @@
  * Plans differ first in what backward computes again: the rungs of a ladder (settings.c). The floor
  * is the least packed peak of the fixed plans over a few rungs, found without looking at the
  * budget; nothing fits below it and something fits at it, by construction. The search begins at the
- * first rung that fits: where ZeRO-3 fits, at none. What leaves the device is alike for all plans
- * of a run through this: the classes asked for, or for `auto` as much as is found to make it fit.
+ * first rung that fits: where ZeRO-3 fits, at none.
  */
 #include "passes/compile.h"
 
@@ -16,8 +15,7 @@
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define AUTO_TRIES 8   /* amounts that `auto` offloads before it offloads everything */
-#define COPY_SLACK 1.2 /* time that a copy is given over what it takes alone */
+#define OFFLOAD_TRIES 8
 #define LOWER "bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
 
 static double now_ms(void)
@@ -98,36 +96,26 @@ static uint64_t memory_for(const Compile *c, uint64_t peak)
 
 static bool fits(const Compile *c, const FgEvaluation *e)
 {
-    return e->ledger.peak_bytes <= c->out->budget_bytes &&
-           e->ledger.host_bytes <= c->out->host_memory_bytes;
+    return fg_search_fits(&c->search, e);
 }
 
 static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvaluation *best)
 {
-    if (fg_evaluation_better(candidate, best, c->out->budget_bytes))
+    if (fg_search_better(&c->search, candidate, best))
         *best = *candidate;
 }
 
-/* The search from a plan whose copies from and to host memory run ahead of their need. */
-static bool search_early(Compile *c, const FgEvaluation *base, FgEvaluation *best)
+static bool search_from(Compile *c, const FgEvaluation *base, FgEvaluation *best)
 {
-    FgEvaluation early = *base;
-    FgArena *scratch = fg_arena_new();
-    FgPlan *plan = fg_plan_clone(base->plan, c->arena);
-    fg_offload_time(scratch, plan, (FgModule *)c->search.graph, c->search.machine, COPY_SLACK);
-    bool ok = fg_search_evaluate(&c->search, plan, NULL, &early, NULL);
-    fg_arena_free(scratch);
-    if (!ok || !fits(c, &early))
-        return ok;
-    FgEvaluation found = early;
-    if (!fg_search_compiled(&c->search, &early, &found))
+    FgEvaluation found = *base;
+    if (!fg_search_compiled(&c->search, base, &found))
         return false;
     take_better(c, &found, best);
     return true;
 }
 
 /* What the search makes of a setting: with coarse buckets, or fine ones where coarse ones do not
- * fit. */
+ * fit; with host copies at the last moment, and ahead of their need. */
 static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
 {
     for (int unit = 0; unit < FG_N_UNITS; unit++) {
@@ -136,12 +124,12 @@ static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
             return false;
         if (!fits(c, base))
             continue;
-        FgEvaluation found = *base;
-        if (!fg_search_compiled(&c->search, base, &found) ||
-            (fg_offload_classes(base->plan) && !search_early(c, base, best)))
+        if (!search_from(c, base, best))
             return false;
-        take_better(c, &found, best);
-        break;
+        FgEvaluation timed;
+        return !c->settings.by_rung[rung].offloaded[unit] ||
+               (fg_setting_timed(&c->settings, rung, (FgUnit)unit, &timed) &&
+                search_from(c, &timed, best));
     }
     return true;
 }
@@ -182,63 +170,56 @@ static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation 
     return ok;
 }
 
-/* The least that any probe takes, and the baseline. */
-static const FgEvaluation *find_floor(Compile *c)
+/* ---- the floor ---- */
+/* The plan of the schedule asked for that takes least: of the compiled one, over all probes and the
+ * baseline. Its peak is the floor. False after errors. */
+static bool find_least(Compile *c, FgEvaluation *out)
 {
-    const FgEvaluation *least = &c->zero3;
-    for (uint32_t i = 0; i < c->settings.probes.len; i++) {
-        const FgEvaluation *e = fg_setting_least(&c->settings, c->settings.probes.data[i]);
-        if (!e)
-            return NULL;
-        if (e->ledger.peak_bytes <= least->ledger.peak_bytes)
-            least = e;
-    }
-    return least;
-}
-
-/* The plan that decides whether anything fits, with settings that offload so many bytes. */
-static bool find_least(Compile *c, uint64_t offloaded, FgEvaluation *out)
-{
-    bool any = c->options->offload_auto;
-    FgOffloadWish wish = {any ? (uint32_t)FG_OFFLOAD_ALL : c->options->offload, offloaded,
-                          any ? c->out->host_memory_bytes : UINT64_MAX};
-    if (!fg_settings_open(&c->settings, &c->search, c->graph, c->options, &wish) ||
-        !fg_settings_zero3(&c->settings, &c->zero3))
+    FgSettings *s = &c->settings;
+    if (!fg_settings_zero3(s, &c->zero3))
         return false;
-    const FgEvaluation *least = &c->zero3;
-    if (c->options->schedule == FG_SCHEDULE_COMPILED)
-        least = find_floor(c);
-    else if (c->options->schedule == FG_SCHEDULE_MINIMUM)
-        least = fg_setting_least(&c->settings, c->settings.ladder.rungs.len - 1);
-    if (least)
-        *out = *least;
-    return least != NULL;
+    *out = c->zero3;
+    bool compiled = c->options->schedule == FG_SCHEDULE_COMPILED;
+    for (uint32_t i = 0; i < s->probes.len && c->options->schedule != FG_SCHEDULE_ZERO3; i++) {
+        if (!compiled && i + 1 < s->probes.len)
+            continue;
+        const FgEvaluation *e = fg_setting_least(s, s->probes.data[i]);
+        if (!e)
+            return false;
+        if (!compiled || e->ledger.peak_bytes <= out->ledger.peak_bytes)
+            *out = *e;
+    }
+    return true;
 }
 
-/* `auto`: nothing leaves the device where it fits so; else as few bytes as are found to do, by what
- * each try is too large. *out_floor: the least of nothing and of everything, whatever the budget.
- */
-static bool find_auto(Compile *c, FgEvaluation *least, uint64_t *out_floor)
+/* Offload by need: nothing where that fits, else the least, cheapest first, that is found to fit,
+ * looking where the estimates point. *out_floor: the least peak with nothing and with all
+ * offloaded. */
+static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_floor)
 {
     FgEvaluation all;
-    if (!find_least(c, UINT64_MAX, &all) || !find_least(c, 0, least))
-        return false;
     uint64_t none = least->ledger.peak_bytes, budget = c->out->budget_bytes;
-    *out_floor = none < all.ledger.peak_bytes ? none : all.ledger.peak_bytes;
-    if (fits(c, least) || none < all.ledger.peak_bytes)
-        return true;
-    if (!fits(c, &all))
-        return find_least(c, UINT64_MAX, least);
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < AUTO_TRIES; i++) {
-        uint64_t peak = least->ledger.peak_bytes, over = peak > budget ? peak - budget : MIB;
-        bytes += over + over / 8;
-        if (!find_least(c, bytes, least))
+    fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
+    if (!find_least(c, &all))
+        return false;
+    if (all.ledger.peak_bytes < none && all.ledger.host_bytes <= c->search.host_budget)
+        *out_floor = all.ledger.peak_bytes;
+    if (none <= budget || !fits(c, &all)) {
+        fg_settings_offload(&c->settings, 0);
+        return find_least(c, least);
+    }
+    uint64_t bytes = none - budget;
+    for (uint32_t i = 0; i < OFFLOAD_TRIES; i++) {
+        fg_settings_offload(&c->settings, bytes);
+        if (!find_least(c, least))
             return false;
         if (fits(c, least))
             return true;
+        uint64_t over = least->ledger.peak_bytes > budget ? least->ledger.peak_bytes - budget : 1;
+        bytes += over + bytes / 8;
     }
-    return find_least(c, UINT64_MAX, least);
+    fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
+    return find_least(c, least);
 }
 
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
@@ -246,21 +227,27 @@ static bool find_auto(Compile *c, FgEvaluation *least, uint64_t *out_floor)
 static bool choose(Compile *c, FgEvaluation *chosen)
 {
     FgEvaluation least;
-    uint64_t floor;
-    bool automatic = c->options->offload_auto && c->out->host_memory_bytes;
-    if (automatic ? !find_auto(c, &least, &floor) : !find_least(c, UINT64_MAX, &least))
+    if (!find_least(c, &least))
+        return false;
+    uint64_t floor = least.ledger.peak_bytes;
+    if (c->options->offload_auto && !offload_as_needed(c, &least, &floor))
         return false;
     *chosen = least;
-    c->out->smallest_memory_bytes = memory_for(c, automatic ? floor : least.ledger.peak_bytes);
+    c->out->smallest_memory_bytes = memory_for(c, floor);
     c->out->host_fits = least.ledger.host_bytes <= c->out->host_memory_bytes;
-    c->out->fits = fits(c, &least);
+    c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    if (!search_compiled(c, &least, chosen))
-        return false;
-    if (!fits(c, chosen)) /* a schedule that wants more of the host than there is */
-        *chosen = least;
-    return true;
+    return search_compiled(c, &least, chosen);
+}
+
+/* Classes of which a plan keeps some in host memory. */
+static uint32_t offloaded_classes(const FgPlan *plan)
+{
+    uint32_t classes = plan->stashes.len ? (uint32_t)FG_OFFLOAD_ACTIVATIONS : 0;
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        classes |= plan->buckets.data[i].offload;
+    return classes;
 }
 
 static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
@@ -322,9 +309,9 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         return true;
     }
     FgEvaluation chosen;
-    if (!choose(&c, &chosen))
+    if (!fg_settings_open(&c.settings, &c.search, c.graph, options) || !choose(&c, &chosen))
         return false;
-    out->offload = fg_offload_classes(chosen.plan);
+    out->offload = offloaded_classes(chosen.plan);
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
     out->zero3_step_us = c.zero3.sim.step_us;

@@ -239,33 +239,6 @@ void fg_offload_apply(FgArena *arena, FgPlan *plan, const FgModule *graph, const
         qsort(plan->stashes.data, plan->stashes.len, sizeof *plan->stashes.data, by_value);
 }
 
-void fg_offload_grant(FgArena *arena, FgPlan *plan, FgModule *graph, const FgMachine *machine,
-                      const FgOffloadWish *wish, uint64_t piece_elements)
-{
-    uint64_t saved = 0;
-    uint32_t n = 0;
-    if (!wish->classes || !wish->bytes)
-        return;
-    FgArena *scratch = fg_arena_new();
-    FgOffloadLadder ladder = fg_offload_ladder(scratch, graph, machine, plan, wish->classes);
-    for (; n < ladder.len && saved < wish->bytes; n++) {
-        uint64_t bytes = ladder.data[n].bytes, padded = bytes + bytes / 32;
-        if (padded > wish->most - saved - saved / 32)
-            break;
-        saved += bytes;
-    }
-    fg_offload_apply(arena, plan, graph, machine, &ladder, n, piece_elements);
-    fg_arena_free(scratch);
-}
-
-uint32_t fg_offload_classes(const FgPlan *plan)
-{
-    uint32_t classes = plan->stashes.len ? FG_OFFLOAD_ACTIVATIONS : FG_OFFLOAD_NONE;
-    for (uint32_t i = 0; i < plan->buckets.len; i++)
-        classes |= plan->buckets.data[i].offload;
-    return classes;
-}
-
 /* ---- time ---- */
 
 /* Last compute node that starts no later than `time`. */

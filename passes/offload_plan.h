@@ -27,25 +27,6 @@ FgOffloadLadder fg_offload_ladder(FgArena *arena, FgModule *graph, const FgMachi
 void fg_offload_apply(FgArena *arena, FgPlan *plan, const FgModule *graph, const FgMachine *machine,
                       const FgOffloadLadder *ladder, uint32_t n, uint64_t piece_elements);
 
-/* How much of a plan leaves the device. */
-typedef struct FgOffloadWish {
-    uint32_t classes; /* FgOffload: of which it may be */
-    uint64_t bytes;   /* of device memory to save, about; UINT64_MAX: everything */
-    uint64_t most;    /* bytes of host memory that may be taken, about */
-} FgOffloadWish;
-
-/* Sets the levers of the shortest run of the plan's ladder that grants the wish, or of what `most`
- * allows. */
-void fg_offload_grant(FgArena *arena, FgPlan *plan, FgModule *graph, const FgMachine *machine,
-                      const FgOffloadWish *wish, uint64_t piece_elements);
-/* The classes of which something lies in host memory. */
-uint32_t fg_offload_classes(const FgPlan *plan);
-
-/* States travel for an update in parts of at most so many elements: smaller ones take less of the
- * device, and more calls. */
-#define FG_OFFLOAD_PIECE ((uint64_t)8 << 20)
-#define FG_OFFLOAD_LEAST_PIECE ((uint64_t)4 << 20)
-
 /* Moves the copies of a plan ahead by a model of time, each node at its own cost, so that they hide
  * behind compute: fetches by `slack` times what they take, stashes hold their memory that long. */
 void fg_offload_time(FgArena *scratch, FgPlan *plan, FgModule *graph, const FgMachine *machine,

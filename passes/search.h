@@ -17,8 +17,7 @@ typedef struct FgSearch {
     FgArena *arena;        /* plans and figures */
     const FgModule *graph; /* graph level, recompute applied */
     const FgMachine *machine;
-    uint64_t budget;
-    uint64_t host_budget; /* of host memory */
+    uint64_t budget, host_budget;
     uint32_t evaluated;
     FG_VEC(FgPassTime) times;
 } FgSearch;
@@ -35,7 +34,8 @@ void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
  * use. False after errors. */
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
+bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
 /* fit first, then time, then memory. */
-bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget);
+bool fg_search_better(const FgSearch *search, const FgEvaluation *a, const FgEvaluation *b);
 
 #endif

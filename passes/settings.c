@@ -10,6 +10,11 @@
 
 #include <string.h>
 
+/* States travel for an update in parts of at most so many elements: a smaller one takes less of the
+ * device, and more calls. */
+#define PIECE ((uint64_t)8 << 20)
+#define LEAST_PIECE ((uint64_t)4 << 20)
+#define COPY_SLACK 1.2 /* time a host copy is given over what it takes */
 #define PROBES 4
 #define PLACED_TRIES 3 /* rungs that are placed before the next probe is taken instead */
 
@@ -42,6 +47,48 @@ bool fg_setting_enter(FgSettings *s, uint32_t rung)
     return true;
 }
 
+/* ---- what leaves the device ---- */
+/* Steps of a plan's ladder that save what is asked for, or all that the host has memory for. */
+static uint32_t count_steps(const FgSettings *s, const FgOffloadLadder *ladder)
+{
+    uint64_t saved = 0;
+    uint32_t n = 0;
+    for (; n < ladder->len && saved < s->offload_bytes; n++) {
+        uint64_t bytes = ladder->data[n].bytes;
+        if (s->options->offload_auto && saved + bytes + bytes / 16 > s->search->host_budget)
+            break;
+        saved += bytes;
+    }
+    return n;
+}
+
+/* Writes the offload levers into a fixed plan of the graph; returns the classes. */
+static uint32_t offload(FgSettings *s, FgModule *graph, FgPlan *plan, uint64_t piece)
+{
+    uint32_t classes = s->options->offload_auto ? (uint32_t)FG_OFFLOAD_ALL : s->options->offload,
+             used = 0;
+    if (!classes || !s->offload_bytes || !s->search->host_budget)
+        return 0;
+    FgArena *arena = s->search->arena;
+    FgOffloadLadder ladder = fg_offload_ladder(arena, graph, s->search->machine, plan, classes);
+    uint32_t n = count_steps(s, &ladder);
+    fg_offload_apply(arena, plan, graph, s->search->machine, &ladder, n, piece);
+    for (uint32_t i = 0; i < n; i++)
+        used |= ladder.data[i].what;
+    return used;
+}
+
+void fg_settings_offload(FgSettings *s, uint64_t bytes)
+{
+    s->offload_bytes = bytes;
+    for (uint32_t i = 0; i < s->ladder.rungs.len; i++)
+        for (int unit = 0; unit < FG_N_UNITS; unit++) {
+            s->by_rung[i].at_use[unit].plan = NULL;
+            s->by_rung[i].measured[unit] = false;
+        }
+}
+
+/* ---- fixed plans ---- */
 static FgPlan *plan_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
 {
     FgSetting *setting = &s->by_rung[rung];
@@ -50,9 +97,9 @@ static FgPlan *plan_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
         FgRecompute recompute = s->ladder.rungs.data[rung].recompute;
         setting->at_use[unit].plan =
             fg_plan_units(setting->graph, scratch, "minimum", recompute, unit == FG_UNIT_MODULE, 0);
-        fg_offload_grant(s->search->arena, setting->at_use[unit].plan, setting->graph,
-                         s->search->machine, &s->offload, FG_OFFLOAD_LEAST_PIECE);
         fg_arena_free(scratch);
+        setting->offloaded[unit] =
+            offload(s, setting->graph, setting->at_use[unit].plan, LEAST_PIECE);
     }
     return setting->at_use[unit].plan;
 }
@@ -77,6 +124,21 @@ const FgEvaluation *fg_setting_least(FgSettings *s, uint32_t rung)
     if (!modules)
         return NULL;
     return modules->ledger.peak_bytes < layers->ledger.peak_bytes ? modules : layers;
+}
+
+bool fg_setting_timed(FgSettings *s, uint32_t rung, FgUnit unit, FgEvaluation *out)
+{
+    if (!fg_setting_enter(s, rung))
+        return false;
+    FgArena *scratch = fg_arena_new();
+    FgModule *graph = s->by_rung[rung].graph;
+    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
+                                 unit == FG_UNIT_MODULE, 0);
+    offload(s, graph, plan, PIECE);
+    fg_offload_time(scratch, plan, graph, s->search->machine, COPY_SLACK);
+    fg_arena_free(scratch);
+    *out = (FgEvaluation){0};
+    return fg_search_evaluate(s->search, plan, NULL, out, NULL);
 }
 
 /* Bytes that no placement of the fixed plan can do without: a small part of the work of measuring
@@ -123,18 +185,13 @@ static bool find_probes(FgSettings *s)
 }
 
 bool fg_settings_open(FgSettings *s, FgSearch *search, const FgModule *graph,
-                      const FgCompileOptions *options, const FgOffloadWish *offload)
+                      const FgCompileOptions *options)
 {
-    *s = (FgSettings){.search = search, .graph = graph, .options = options, .offload = *offload};
+    *s = (FgSettings){.search = search, .graph = graph, .options = options};
+    s->offload_bytes = options->offload_auto ? 0 : FG_OFFLOAD_EVERYTHING;
     fg_recompute_ladder(search->arena, graph, search->machine, options->recompute, &s->ladder);
     s->by_rung = FG_NEW_ARRAY(search->arena, FgSetting, s->ladder.rungs.len);
     return find_probes(s);
-}
-
-static bool fits(const FgSettings *s, const FgEvaluation *e)
-{
-    return e->ledger.peak_bytes <= s->search->budget &&
-           e->ledger.host_bytes <= s->search->host_budget;
 }
 
 /* The first rung from `low` on, below `high`, whose bound is within the budget; `high` if none. */
@@ -160,7 +217,7 @@ bool fg_settings_first_fit(FgSettings *s, FgUnit unit, uint32_t *out_rung)
         const FgEvaluation *e = fg_setting_at_use(s, s->probes.data[i], unit);
         if (!e)
             return false;
-        if (fits(s, e))
+        if (fg_search_fits(s->search, e))
             known = s->probes.data[i];
         else
             low = s->probes.data[i] + 1;
@@ -174,7 +231,7 @@ bool fg_settings_first_fit(FgSettings *s, FgUnit unit, uint32_t *out_rung)
         const FgEvaluation *e = fg_setting_at_use(s, low, unit);
         if (!e)
             return false;
-        if (fits(s, e)) {
+        if (fg_search_fits(s->search, e)) {
             *out_rung = low;
             return true;
         }
@@ -191,14 +248,12 @@ bool fg_settings_zero3(FgSettings *s, FgEvaluation *out)
         return false;
     FgArena *scratch = fg_arena_new();
     const FgZero3 *knobs = &s->options->zero3;
-    FgPlan *base =
-        fg_zero3_base(s->by_rung[rung].graph, scratch, s->ladder.rungs.data[rung].recompute, knobs);
+    FgModule *graph = s->by_rung[rung].graph;
+    FgPlan *base = fg_zero3_base(graph, scratch, s->ladder.rungs.data[rung].recompute, knobs);
+    if (offload(s, graph, base, PIECE))
+        fg_offload_time(scratch, base, graph, s->search->machine, COPY_SLACK);
     FgEvaluation at_use;
-    FgModule *module, *graph = s->by_rung[rung].graph;
-    fg_offload_grant(s->search->arena, base, graph, s->search->machine, &s->offload,
-                     FG_OFFLOAD_PIECE);
-    if (fg_offload_classes(base)) /* as it would be run */
-        fg_offload_time(scratch, base, graph, s->search->machine, 1.2);
+    FgModule *module;
     bool ok = fg_search_evaluate(s->search, base, scratch, &at_use, &module);
     if (ok) {
         FgEstimate estimate;

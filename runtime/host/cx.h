@@ -43,7 +43,6 @@ struct FgRtCx {
     uint64_t mapped;     /* of the mapping: whole pages */
     uint32_t rank;
     const FgCall *call; /* the one being made; NULL between calls */
-    uint64_t n_calls;
     double started_us;
     FgProfile *profile; /* by node; NULL without profiling */
     FgChecked *checked; /* NULL without checking */

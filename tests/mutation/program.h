@@ -15,7 +15,8 @@ typedef struct Variant {
     int64_t accumulate;
     FgRecompute recompute;
     const char *title;
-    uint32_t offload; /* FgOffload */
+    const char *machine; /* a preset; NULL: the host */
+    uint32_t offload;    /* FgOffload */
 } Variant;
 
 typedef struct Line {

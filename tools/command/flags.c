@@ -177,10 +177,10 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
         wanted = "at most 65536 ranks";
     else if (strcmp(flag->value, "X") == 0 && !is_limit(value))
         wanted = "a number greater than 0";
-    else if (flag == &table[FG_FLAG_offload] && !fg_flags_offload(value, &classes, &is_auto))
-        wanted = "none, auto, or some of optimizer,activations,parameters";
     else if (strcmp(flag->value, "ELEMENTS") == 0 && !is_elements(value))
         wanted = "a whole number of elements, such as 5e7";
+    else if (flag == &table[FG_FLAG_offload] && !fg_flags_offload(value, &classes, &is_auto))
+        wanted = "none, auto, or some of optimizer,activations,parameters";
     else if (strcmp(flag->value, "NAME=N") == 0 && !is_dim(value))
         wanted = "NAME=N with N from 1 on";
     else if (strcmp(flag->value, "SIZE") == 0 && (!fg_parse_bytes(value, &bytes) || bytes == 0))

@@ -192,6 +192,23 @@ const char *fg_schedule_title(const char *plan_name)
     return strcmp(plan_name, "zero3") == 0 ? "ZeRO-3" : plan_name;
 }
 
+/* "none", "full", or how many nodes of how many layers. */
+static const char *recompute_text(FgArena *arena, const FgModule *m)
+{
+    const FgIdVec *nodes = &m->plan->recomputed;
+    if (m->plan->recompute != FG_RECOMPUTE_SELECTIVE)
+        return m->plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none";
+    uint64_t layers = 0;
+    bool *seen = FG_NEW_ARRAY(arena, bool, m->nodes.len + 1);
+    for (uint32_t i = 0; i < nodes->len; i++) {
+        int32_t layer = m->nodes.data[nodes->data[i]].layer;
+        layers += layer >= 0 && !seen[layer];
+        seen[layer < 0 ? 0 : layer] = true;
+    }
+    return fg_arena_printf(arena, "%s node%s in %s layer%s", fg_count_text(arena, nodes->len),
+                           plural(nodes->len), fg_count_text(arena, layers), plural(layers));
+}
+
 static void put_share(FgBuf *text, const char *what, uint32_t n, uint32_t of)
 {
     if (n)
@@ -214,23 +231,6 @@ static const char *offload_text(FgArena *arena, const FgPlan *plan)
         fg_buf_printf(&text, "%s%u activation%s", text.len ? ", " : "", plan->stashes.len,
                       plural(plan->stashes.len));
     return fg_buf_text(&text);
-}
-
-/* "none", "full", or how many nodes of how many layers. */
-static const char *recompute_text(FgArena *arena, const FgModule *m)
-{
-    const FgIdVec *nodes = &m->plan->recomputed;
-    if (m->plan->recompute != FG_RECOMPUTE_SELECTIVE)
-        return m->plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none";
-    uint64_t layers = 0;
-    bool *seen = FG_NEW_ARRAY(arena, bool, m->nodes.len + 1);
-    for (uint32_t i = 0; i < nodes->len; i++) {
-        int32_t layer = m->nodes.data[nodes->data[i]].layer;
-        layers += layer >= 0 && !seen[layer];
-        seen[layer < 0 ? 0 : layer] = true;
-    }
-    return fg_arena_printf(arena, "%s node%s in %s layer%s", fg_count_text(arena, nodes->len),
-                           plural(nodes->len), fg_count_text(arena, layers), plural(layers));
 }
 
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)

@@ -5,6 +5,7 @@
  *   group.c    the driver's interface (runtime/driver.h): start and end, status, reads and writes
  *   device.c   device, streams, events, the one allocation; waiting without hanging
  *   comm.c     communicators and the three collectives
+ *   copies.c   copies to and from pinned host memory
  *   graph.c    bodies: made call by call, or captured once and launched whole
  *   memory.c   what the process really takes of the device, and the check at start-up */
 #ifndef FG_RUNTIME_CUDA_CORE_H
@@ -55,7 +56,7 @@ struct FgRtGroup {
     FgWorld *world; /* NULL: alone */
     FgRtOptions options;
     int device;
-    uint64_t bytes;  /* of the allocation */
+    uint64_t bytes;  /* of the device allocation */
     int nccl_memory; /* it is NCCL's */
     ncclWindow_t window;
     pthread_mutex_t lock; /* of status and stage */

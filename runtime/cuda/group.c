@@ -299,8 +299,8 @@ void fg_rt_write(FgRtCx *cx, uint64_t offset, const void *from, size_t bytes)
     if (staged)
         memcpy(staged, from, bytes);
     fg_cuda_check(cx,
-                  cudaMemcpyAsync(cx->memory + offset, staged ? staged : from, bytes,
-                                  cudaMemcpyHostToDevice, cx->streams[FG_COMPUTE]),
+                  cudaMemcpyAsync(fg_cuda_at(cx, offset), staged ? staged : from, bytes,
+                                  cudaMemcpyDefault, cx->streams[FG_COMPUTE]),
                   "a write to the device");
 }
 
@@ -310,8 +310,8 @@ void fg_rt_copy(FgRtCx *cx, uint64_t to, uint64_t from, size_t bytes)
         return;
     fg_cuda_use_device(cx);
     fg_cuda_check(cx,
-                  cudaMemcpyAsync(cx->memory + to, cx->memory + from, bytes,
-                                  cudaMemcpyDeviceToDevice, cx->streams[FG_COMPUTE]),
+                  cudaMemcpyAsync(fg_cuda_at(cx, to), fg_cuda_at(cx, from), bytes,
+                                  cudaMemcpyDefault, cx->streams[FG_COMPUTE]),
                   "a copy on the device");
 }
 
@@ -320,7 +320,7 @@ void fg_rt_read(FgRtCx *cx, uint64_t offset, void *to, size_t bytes)
     memset(to, 0, bytes);
     fg_cuda_use_device(cx);
     if (!fg_cuda_fault(cx, FG_FAULT_COPY, "a read from the device") && fg_cuda_wait_idle(cx))
-        fg_cuda_check(cx, cudaMemcpy(to, cx->memory + offset, bytes, cudaMemcpyDeviceToHost),
+        fg_cuda_check(cx, cudaMemcpy(to, fg_cuda_at(cx, offset), bytes, cudaMemcpyDefault),
                       "a read from the device");
 }
 

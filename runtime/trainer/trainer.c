@@ -318,11 +318,17 @@ static void report_end(Run *run)
     char *arena = fg_bytes_words(program->arena_bytes);
     char *reserved = fg_bytes_words(program->reserved_bytes);
     char *measured = fg_bytes_words(fg_loop_touched_bytes(&run->loop));
+    uint64_t offloaded = program->host_state_bytes + program->host_arena_bytes;
     fg_report_line(&run->report,
                    "memory   planned %s a rank (states %s, arena %s%s%s), measured %s%s", planned,
                    states, arena, program->reserved_bytes ? ", reserved " : "",
                    program->reserved_bytes ? reserved : "", measured,
                    fg_rt_kind()->process_a_rank ? "" : " (resident pages)");
+    if (offloaded) {
+        char *host = fg_bytes_words(offloaded);
+        fg_report_line(&run->report, "         beside it %s of host memory a rank", host);
+        free(host);
+    }
     if (run->n_taken > 1)
         fg_report_line(
             &run->report,

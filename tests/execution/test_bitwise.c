@@ -21,6 +21,7 @@
 
 #define MODELS 24
 #define STEPS 3
+#define OFFLOADED 18
 
 typedef struct Setup {
     FgArena *arena;
@@ -28,6 +29,8 @@ typedef struct Setup {
     FgMachine machine;
     FgNumerics numerics;
     FgRecompute recompute;
+    uint32_t offload;
+    bool offload_auto;
     const char *folder;
     uint64_t seed;
 } Setup;
@@ -46,8 +49,11 @@ static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
     FgCompiled out = {0};
     FgModule *graph =
         fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
-    FgCompileOptions how = {
-        .schedule = schedule, .recompute = s->recompute, .memory_bytes = memory};
+    FgCompileOptions how = {.schedule = schedule,
+                            .recompute = s->recompute,
+                            .memory_bytes = memory,
+                            .offload = s->offload,
+                            .offload_auto = s->offload_auto};
     if (graph && !fg_compile(s->arena, graph, &s->machine, &s->numerics, &how, &out))
         out.module = NULL;
     return out;
@@ -356,5 +362,49 @@ static void recompute_agrees(int *failures)
     }
 }
 
+/* Nor does host memory, whatever lies there: any set of classes, whole or as much as the memory
+ * asks for, under every schedule. */
+static void offload_agrees(int *failures)
+{
+    uint32_t stashes = 0, parts = 0, automatic = 0;
+    for (uint64_t seed = 201; seed < 201 + OFFLOADED && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        FgCompiled none = compile(&s, FG_SCHEDULE_MINIMUM, UINT64_MAX);
+        s.offload = 1 + (uint32_t)(seed % FG_OFFLOAD_ALL);
+        FgCompiled some = compile(&s, (FgSchedule)(seed % 3), UINT64_MAX);
+        s.offload = FG_OFFLOAD_ALL;
+        FgCompiled all = compile(&s, (FgSchedule)((seed + 1) % 3), UINT64_MAX);
+        s.offload = FG_OFFLOAD_NONE;
+        s.offload_auto = true;
+        FgCompiled half =
+            compile(&s, FG_SCHEDULE_COMPILED, none.ledger.peak_bytes + none.reserved_bytes - 4096);
+        CHECK(none.module && some.module && all.module);
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        Outcome a = run(&s, &none, "none", false), b = run(&s, &some, "some", true);
+        Outcome c = run(&s, &all, "all", true);
+        CHECK(a.ok && b.ok && c.ok);
+        CHECK_EQ_U64(a.hash, b.hash);
+        CHECK_EQ_U64(a.hash, c.hash);
+        CHECK(all.ledger.host_bytes > 0 && none.ledger.host_bytes == 0);
+        if (half.module) {
+            Outcome d = run(&s, &half, "half", true);
+            CHECK(d.ok && half.offload);
+            CHECK_EQ_U64(a.hash, d.hash);
+            automatic++;
+        }
+        stashes += all.module->plan->stashes.len;
+        for (uint32_t i = 0; i < all.module->plan->buckets.len; i++)
+            parts += all.module->plan->buckets.data[i].pieces > 1;
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+    CHECK(stashes > OFFLOADED && parts > OFFLOADED && automatic > OFFLOADED / 2);
+}
+
 UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees},
-          {"random_levers_agree", random_levers_agree})
+          {"random_levers_agree", random_levers_agree}, {"offload_agrees", offload_agrees})

@@ -36,8 +36,10 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
     static char include[] = INCLUDE;
     FgModelOptions options = {
         .numerics = numerics, .read_signature = read_signature, .signature_user = include};
-    FgCompileOptions how = {
-        .schedule = v->schedule, .recompute = v->recompute, .memory_bytes = UINT64_MAX};
+    FgCompileOptions how = {.schedule = v->schedule,
+                            .recompute = v->recompute,
+                            .memory_bytes = UINT64_MAX,
+                            .offload = v->offload};
     if (!fg_machine_load(arena, diags, v->machine ? v->machine : "host", &machine))
         return say(diags, arena, v->model);
     fg_machine_set_ranks(arena, &machine, v->ranks);
@@ -53,6 +55,7 @@ static const char *emit(FgArena *arena, const FgCompiled *c)
     FgEmitInfo info = {.version = "0", .source = "model.json", .fingerprint = c->fingerprint};
     info.memory_bytes = c->memory_bytes;
     info.reserved_bytes = c->reserved_bytes;
+    info.host_memory_bytes = c->host_memory_bytes;
     FgEmitRow ledger = {"all", c->module->state_bytes + c->module->arena_bytes};
     info.ledger = &ledger;
     info.n_ledger = 1;

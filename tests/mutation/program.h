@@ -16,6 +16,7 @@ typedef struct Variant {
     FgRecompute recompute;
     const char *title;
     const char *machine; /* a preset; NULL: the host */
+    uint32_t offload;    /* FgOffload */
 } Variant;
 
 typedef struct Line {

@@ -13,8 +13,8 @@ typedef struct Edit {
     bool with_plan;
 } Edit;
 
-static const Variant clipped = {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2,   FG_BF16, 1.0, 1,
-                                FG_RECOMPUTE_NONE,   "mlp, clip",          NULL};
+static const Variant clipped = {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2,    FG_BF16, 1.0, 1,
+                                FG_RECOMPUTE_NONE,   "mlp, clip",          NULL, 0};
 /* A position table that is broadcast over the batch: strided calls. */
 static const Variant strided = {"tests/data/gpt2/model.json",
                                 FG_SCHEDULE_ZERO3,
@@ -24,10 +24,11 @@ static const Variant strided = {"tests/data/gpt2/model.json",
                                 1,
                                 FG_RECOMPUTE_NONE,
                                 "gpt2",
-                                NULL};
+                                NULL,
+                                0};
 
-static const Variant rotating = {"examples/tiny-llama.json", FG_SCHEDULE_ZERO3, 2,   FG_F32, 0, 1,
-                                 FG_RECOMPUTE_NONE,          "tiny-llama",      NULL};
+static const Variant rotating = {"examples/tiny-llama.json", FG_SCHEDULE_ZERO3, 2,    FG_F32, 0, 1,
+                                 FG_RECOMPUTE_NONE,          "tiny-llama",      NULL, 0};
 
 static const Edit edits[] = {
     /* lexical.c */
@@ -129,7 +130,8 @@ static const Variant custom = {"examples/custom-activation.json",
                                1,
                                FG_RECOMPUTE_NONE,
                                "custom-activation",
-                               NULL};
+                               NULL,
+                               0};
 
 #define DECLARED "void custom_relu2_f32(const float *, const float *, float *, const FgCustom *);"
 #define CALLED                                                                                     \

@@ -107,7 +107,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
     if (!capturing)
         memmove(to, from, bytes);
-    return good(stream && (!capturing || kind == cudaMemcpyDeviceToDevice));
+    return good(stream && (!capturing || kind != cudaMemcpyDefault));
 }
 
 /* ---- streams and events ---- */

@@ -63,7 +63,10 @@ static bool begin(Case *c, uint64_t seed, int *failures)
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
                             .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),
-                            .memory_bytes = UINT64_MAX};
+                            .memory_bytes = UINT64_MAX,
+                            .offload = seed % 4 == 3 ? 1 + (uint32_t)(seed / 4) % 7 : 0};
+    machine.host_node_bytes = (uint64_t)1 << 30;
+    machine.stash = machine.fetch = machine.gather;
     FgCompiled out = {0};
     const char *text = random_model(c->arena, seed);
     FgModule *graph = fg_model_parse(c->arena, diags, "random.json", text, strlen(text), &options);
@@ -236,6 +239,13 @@ static bool is_held(const FgModule *module, uint32_t value)
     return false;
 }
 
+/* A gradient slice that is updated in parts: the first of its bytes are free before the last. */
+static bool is_parted(const FgModule *module, const FgValue *value)
+{
+    return value->kind == FG_VALUE_STATE && value->role == FG_ROLE_GRAD_SHARD &&
+           module->plan->buckets.data[value->index].offload;
+}
+
 static void share_addresses(Case *c)
 {
     FgIntervalVec intervals = {0};
@@ -247,10 +257,13 @@ static void share_addresses(Case *c)
             FgValue *a = &c->module->values.data[intervals.data[i].value];
             const FgValue *b = &c->module->values.data[intervals.data[k].value];
             uint64_t offset = a->offset;
+            const FgModule *m = c->module;
+            uint64_t end = a->host ? FG_HOST_BASE + m->host_state_bytes + m->host_arena_bytes
+                                   : m->state_bytes + m->arena_bytes;
             if (i == k || !meet(&intervals.data[i], &intervals.data[k]) || tried++ % every ||
-                b->offset + fg_type_bytes(a->type) >
-                    c->module->state_bytes + c->module->arena_bytes ||
-                is_held(c->module, a->id) || is_held(c->module, b->id))
+                a->host != b->host || is_parted(m, a) || is_parted(m, b) ||
+                b->offset + fg_type_bytes(a->type) > end || is_held(c->module, a->id) ||
+                is_held(c->module, b->id))
                 continue;
             a->offset = b->offset;
             must_fail(c, "a value that lives beside it took its address",

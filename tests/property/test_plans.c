@@ -33,6 +33,9 @@ static FgMachine slow_machine(FgArena *arena, uint32_t ranks)
     m.gather_beside_compute = 0.6;
     m.reduce_beside_compute = 0.6;
     m.gather_beside_reduce = m.reduce_beside_gather = 0.5;
+    m.host_node_bytes = (uint64_t)1 << 30;
+    m.stash = m.fetch = m.gather;
+    m.stash_beside_fetch = m.fetch_beside_stash = 0.7;
     return m;
 }
 
@@ -43,6 +46,8 @@ typedef struct Case {
     FgMachine machine;
     FgNumerics numerics;
     FgRecompute recompute;
+    uint32_t offload; /* classes that lie in host memory, wholly */
+    bool offload_auto;
     Random random;
     FgLookup lookup; /* of what was compiled last */
     uint32_t selective;
@@ -76,6 +81,7 @@ static bool begin(Case *c, uint64_t seed)
     c->random.state = seed;
     c->numerics = random_numerics(&c->random);
     c->recompute = (FgRecompute)random_below(&c->random, FG_RECOMPUTE_AUTO + 1);
+    c->offload = random_below(&c->random, 3) ? 0 : random_below(&c->random, FG_OFFLOAD_ALL + 1);
     c->machine = slow_machine(c->arena, 1 + random_below(&c->random, 4));
     const char *text = random_model(c->arena, seed);
     FgModelOptions options = {.numerics = c->numerics};
@@ -90,7 +96,9 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
     FgCompileOptions options = {.schedule = schedule,
                                 .recompute = c->recompute,
                                 .memory_bytes = memory,
-                                .verify_each = verify};
+                                .verify_each = verify,
+                                .offload = c->offload,
+                                .offload_auto = c->offload_auto};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
     if (out->module) {
@@ -156,18 +164,69 @@ static void every_plan_is_proved_and_never_worse(int *failures)
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
 }
 
+/* With `auto`: nothing leaves the device where all fits; the figure named compiles and less does
+ * not; whatever fits is proved, in host memory too. */
+static void check_auto(Case *c, int *failures)
+{
+    FgCompiled plenty, least, now;
+    c->offload_auto = true;
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, UINT64_MAX, false, &plenty));
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, 1, false, &least));
+    CHECK(plenty.fits && !plenty.offload && !plenty.ledger.host_bytes && !least.fits);
+    if (*failures)
+        return;
+    uint64_t floor = least.smallest_memory_bytes, most = plenty.smallest_memory_bytes;
+    CHECK_EQ_U64(floor, most); /* the figure does not depend on the memory */
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, floor, true, &now) && now.fits);
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, floor - MIB, false, &now) && !now.fits);
+    for (uint64_t part = 1; part < 4; part++) {
+        uint64_t lowest = least.ledger.peak_bytes, highest = plenty.ledger.peak_bytes;
+        uint64_t memory = lowest + (highest > lowest ? (highest - lowest) * part / 4 : 0);
+        CHECK(compile(c, FG_SCHEDULE_COMPILED, memory + c->machine.reserved_bytes, false, &now));
+        CHECK(now.fits && now.ledger.peak_bytes <= now.budget_bytes);
+        CHECK(now.ledger.host_bytes <= now.host_memory_bytes);
+        CHECK((now.offload != 0) == (now.ledger.host_bytes != 0));
+    }
+}
+
+static void auto_offloads_what_it_must(int *failures)
+{
+    uint32_t helped = 0;
+    for (uint64_t seed = 1; seed <= MODELS / 3 && *failures < 3; seed++) {
+        Case c;
+        int bad = !begin(&c, seed);
+        c.offload = 0;
+        if (!bad)
+            check_auto(&c, &bad);
+        if (bad)
+            say_errors(&c, seed);
+        *failures += bad;
+        FgCompiled none, least;
+        c.offload_auto = false;
+        CHECK(compile(&c, FG_SCHEDULE_MINIMUM, UINT64_MAX, false, &none));
+        c.offload_auto = true;
+        CHECK(compile(&c, FG_SCHEDULE_MINIMUM, 1, false, &least));
+        helped += least.ledger.peak_bytes < none.ledger.peak_bytes;
+        fg_arena_free(c.arena);
+    }
+    CHECK(helped > MODELS / 4);
+}
+
 /* The text of every stage reads back as the same text. */
 static void dumps_round_trip(int *failures)
 {
-    static const char *const stops[] = {"canon", "autodiff", "shard", "update", "order", NULL};
+    static const char *const stops[] = {"canon", "autodiff", "shard", "offload", "order", NULL};
     for (uint64_t seed = 1; seed <= 24; seed++) {
         Case c;
         if (!begin(&c, seed)) {
             ++*failures;
             return;
         }
-        FgCompileOptions options = {
-            .recompute = c.recompute, .memory_bytes = UINT64_MAX, .stop_after = stops[seed % 6]};
+        FgCompileOptions options = {.schedule = FG_SCHEDULE_COMPILED,
+                                    .recompute = c.recompute,
+                                    .memory_bytes = UINT64_MAX,
+                                    .stop_after = stops[seed % 6],
+                                    .offload = c.offload};
         FgCompiled out;
         CHECK(fg_compile(c.arena, c.graph, &c.machine, &c.numerics, &options, &out));
         FgBuf one, two;
@@ -189,4 +248,5 @@ static void dumps_round_trip(int *failures)
 }
 
 UNIT_MAIN({"every_plan_is_proved_and_never_worse", every_plan_is_proved_and_never_worse},
+          {"auto_offloads_what_it_must", auto_offloads_what_it_must},
           {"dumps_round_trip", dumps_round_trip})

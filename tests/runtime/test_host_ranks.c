@@ -439,6 +439,9 @@ static void groups_that_cannot_be(int *failures)
     FgRtProgram old = {.abi = FG_RT_ABI + 1, .ranks = 1};
     CHECK(!fg_rt_group_new(&old, NULL, &options, error, sizeof error));
     CHECK(strstr(error, "ABI") != NULL);
+    FgRtProgram wide = {.abi = FG_RT_ABI, .ranks = 2, .host_state_bytes = (uint64_t)1 << 46};
+    CHECK(!fg_rt_group_new(&wide, NULL, &options, error, sizeof error));
+    CHECK(strstr(error, "bytes of host memory for what is offloaded") != NULL);
     FgRtProgram huge = {.abi = FG_RT_ABI, .ranks = 2, .state_bytes = (uint64_t)1 << 62};
     CHECK(!fg_rt_group_new(&huge, NULL, &options, error, sizeof error));
     CHECK(strstr(error, "cannot map") != NULL);

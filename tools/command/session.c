@@ -177,12 +177,14 @@ FgCompileOptions fg_session_options(const FgSession *session)
 
 FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out)
 {
-    if (options->offload && !fg_machine_host_bytes(&session->machine))
-        return fg_session_fail(session, fg_arena_printf(session->arena,
-                                                        "machine '%s' offers no host memory to "
-                                                        "offload to: give it \"host_memory\", "
-                                                        "\"stash\" and \"fetch\" in a machine file",
-                                                        session->machine.name));
+    if (options->offload && !fg_machine_host_bytes(&session->machine)) {
+        fg_diag(session->diags, FG_NOWHERE, FG_D_BAD_VALUE,
+                "machine '%s' offers no host memory to offload to: give it \"host_memory\", "
+                "\"stash\" and \"fetch\" in a machine file",
+                session->machine.name);
+        fg_session_flush(session);
+        return FG_EXIT_INPUT;
+    }
     if (!fg_compile(session->arena, session->graph, &session->machine, &session->numerics, options,
                     out)) {
         fg_session_flush(session);

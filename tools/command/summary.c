@@ -317,6 +317,39 @@ static uint64_t least_recomputed(FgSession *s, const FgCompiled *c)
                : 0;
 }
 
+/* The least memory for a set of classes (or for `auto`: 0) on a machine; 0 when it has not the host
+ * memory for it. *out_host: what it takes of that. */
+static uint64_t least_offloaded(FgSession *s, const FgMachine *machine, uint32_t classes,
+                                uint64_t *out_host)
+{
+    FgCompiled tried = {0};
+    FgCompileOptions options = fg_session_options(s);
+    options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
+    options.offload = classes;
+    options.offload_auto = classes == FG_OFFLOAD_NONE;
+    if (!fg_compile(s->arena, s->graph, machine, &s->numerics, &options, &tried) ||
+        !tried.host_fits)
+        return 0;
+    *out_host = tried.ledger.host_bytes;
+    return tried.smallest_memory_bytes;
+}
+
+/* What would do with more host memory than there is. */
+static void advise_host(FgSession *s, const FgCompiled *c, uint64_t least)
+{
+    FgMachine wide = s->machine;
+    uint64_t host;
+    uint32_t ranks = wide.ranks < wide.ranks_per_node ? wide.ranks : wide.ranks_per_node;
+    wide.host_node_bytes = UINT64_MAX / 2;
+    uint64_t more = least_offloaded(s, &wide, FG_OFFLOAD_ALL, &host);
+    if (more && more < least && host > c->host_memory_bytes)
+        fg_diag_note(s->diags, FG_NOWHERE,
+                     "with %s of host memory a node (%s now) and --offload auto it works from "
+                     "--memory %" PRIu64 "MiB on",
+                     fg_bytes_text(s->arena, host * ranks),
+                     fg_bytes_text(s->arena, s->machine.host_node_bytes), more >> 20);
+}
+
 /* What else may leave the device: the smallest set of classes, of those beyond what was asked for,
  * with which it fits; else the one with which the least memory works. */
 static void advise_offload(FgSession *s, const FgCompiled *c)
@@ -326,31 +359,32 @@ static void advise_offload(FgSession *s, const FgCompiled *c)
         const char *text;
     } sets[] = {{FG_OFFLOAD_OPTIMIZER, "optimizer"},
                 {FG_OFFLOAD_OPTIMIZER | FG_OFFLOAD_ACTIVATIONS, "optimizer,activations"},
-                {FG_OFFLOAD_ALL, "optimizer,activations,parameters"}};
-    uint64_t least = c->smallest_memory_bytes;
+                {FG_OFFLOAD_ALL, "optimizer,activations,parameters"},
+                {FG_OFFLOAD_NONE, "auto"}};
+    uint64_t least = c->smallest_memory_bytes, host;
     const char *best = NULL;
     FgCompileOptions options = fg_session_options(s);
-    uint32_t given = options.offload;
-    if (options.offload_auto || !c->host_memory_bytes)
+    if (!c->host_memory_bytes)
         return;
-    options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
-    for (uint32_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        FgCompiled tried = {0};
-        options.offload = sets[i].classes;
-        if ((sets[i].classes & given) != given || sets[i].classes == given ||
-            !fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &tried) ||
-            !tried.host_fits || tried.smallest_memory_bytes >= least)
+    for (uint32_t i = 0; i < sizeof sets / sizeof *sets && least > c->memory_bytes; i++) {
+        bool more = sets[i].classes == FG_OFFLOAD_NONE ||
+                    (sets[i].classes != options.offload &&
+                     (sets[i].classes & options.offload) == options.offload);
+        uint64_t now = more && !options.offload_auto
+                           ? least_offloaded(s, &s->machine, sets[i].classes, &host)
+                           : 0;
+        if (!now || now >= least)
             continue;
-        least = tried.smallest_memory_bytes;
+        least = now;
         best = sets[i].text;
-        if (least <= c->memory_bytes)
-            break;
     }
     if (best)
         fg_diag_note(s->diags, FG_NOWHERE, "%s --offload %s%s --memory %" PRIu64 "MiB%s",
                      least <= c->memory_bytes ? "it fits with" : "with", best,
                      least <= c->memory_bytes ? ", which works from" : " the smallest is",
                      least >> 20, least <= c->memory_bytes ? " on" : "");
+    if (least > c->memory_bytes)
+        advise_host(s, c, least);
 }
 
 static void refuse_host(FgSession *s, const FgCompiled *c)

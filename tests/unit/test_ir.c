@@ -9,7 +9,6 @@
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
-
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -4,47 +4,35 @@
 
 #include "base/checked.h"
 #include "base/file.h"
-#include "frontend/ds_train.h"
-#include "frontend/json.h"
+#include "frontend/ds_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define N(array) (uint32_t)(sizeof(array) / sizeof *(array))
 
-typedef struct DsCx {
-    FgArena *arena;
-    FgJsonCx *json;
-    FgDsConfig *out;
-    FgBuf autos, unread;       /* names, with commas */
-    FgLoc autos_at, unread_at; /* of the first */
-} DsCx;
-
-static void add_name(FgBuf *names, FgLoc *first, FgLoc loc, const char *prefix, const char *key)
+static void add_name(FgDsNames *names, FgLoc loc, const char *prefix, const char *key)
 {
-    if (!names->len)
-        *first = loc;
-    fg_buf_printf(names, "%s%s%s", names->len ? ", " : "", prefix, key);
+    if (!names->text.len)
+        names->first = loc;
+    fg_buf_printf(&names->text, "%s%s%s", names->text.len ? ", " : "", prefix, key);
 }
 
-/* A member of the right kind; NULL when it is absent, null, "auto" or wrong (reported). */
-static const FgJson *take(DsCx *cx, const FgJson *object, const char *prefix, const char *key,
-                          int kinds)
+const FgJson *fg_ds_take(FgDsCx *cx, const FgJson *object, const char *prefix, const char *key,
+                         int kinds)
 {
     const FgJson *value = object ? fg_json_get(object, key) : NULL;
     if (!value || value->kind == FG_JSON_NULL)
         return NULL;
     if (value->kind == FG_JSON_STRING && strcmp(value->text, "auto") == 0) {
-        add_name(&cx->autos, &cx->autos_at, value->loc, prefix, key);
+        add_name(&cx->autos, value->loc, prefix, key);
         return NULL;
     }
     return fg_json_want(cx->json, object, key, kinds);
 }
 
-/* Keys of an object that are not among `keys`: a slip when one of them is near, otherwise what has
- * no counterpart. */
-static void name_unread(DsCx *cx, const FgJson *object, const char *prefix, const char *const *keys,
-                        uint32_t n)
+void fg_ds_name_unread(FgDsCx *cx, const FgJson *object, const char *prefix,
+                       const char *const *keys, uint32_t n)
 {
     for (uint32_t i = 0; object && i < object->n_items; i++) {
         const FgJson *item = &object->items[i];
@@ -57,12 +45,12 @@ static void name_unread(DsCx *cx, const FgJson *object, const char *prefix, cons
                     "the key '%s%s' is not known, and left out", prefix, item->key);
             fg_diag_note(cx->json->diags, FG_NOWHERE, "did you mean '%s'?", near);
         } else if (!known) {
-            add_name(&cx->unread, &cx->unread_at, item->key_loc, prefix, item->key);
+            add_name(&cx->unread, item->key_loc, prefix, item->key);
         }
     }
 }
 
-static void set(DsCx *cx, const FgJson *from, const char *prefix, const char *flag,
+static void set(FgDsCx *cx, const FgJson *from, const char *prefix, const char *flag,
                 const char *value)
 {
     const char *key = fg_arena_printf(cx->arena, "%s%s", prefix, from->key);
@@ -71,9 +59,9 @@ static void set(DsCx *cx, const FgJson *from, const char *prefix, const char *fl
 }
 
 /* ---- batch, accumulation, clipping, dtypes ---- */
-static void read_count(DsCx *cx, const FgJson *root, const char *key, FgDsCount *out)
+static void read_count(FgDsCx *cx, const FgJson *root, const char *key, FgDsCount *out)
 {
-    const FgJson *value = take(cx, root, "", key, FG_JSON_IS_INT);
+    const FgJson *value = fg_ds_take(cx, root, "", key, FG_JSON_IS_INT);
     if (!value)
         return;
     if (value->i < 1 || value->i > INT32_MAX)
@@ -83,9 +71,9 @@ static void read_count(DsCx *cx, const FgJson *root, const char *key, FgDsCount 
         *out = (FgDsCount){value->i, value->loc};
 }
 
-static void read_clipping(DsCx *cx, const FgJson *root)
+static void read_clipping(FgDsCx *cx, const FgJson *root)
 {
-    const FgJson *value = take(cx, root, "", "gradient_clipping", FG_JSON_IS_NUMBER);
+    const FgJson *value = fg_ds_take(cx, root, "", "gradient_clipping", FG_JSON_IS_NUMBER);
     if (!value)
         return;
     if (value->f < 0)
@@ -95,16 +83,16 @@ static void read_clipping(DsCx *cx, const FgJson *root)
         set(cx, value, "", "--clip", value->f > 0 ? fg_double_text(cx->arena, value->f) : NULL);
 }
 
-static const FgJson *read_enabled(DsCx *cx, const FgJson *root, const char *section)
+static const FgJson *read_enabled(FgDsCx *cx, const FgJson *root, const char *section)
 {
     static const char *const keys[] = {"enabled"};
-    const FgJson *object = take(cx, root, "", section, FG_JSON_IS_OBJECT);
+    const FgJson *object = fg_ds_take(cx, root, "", section, FG_JSON_IS_OBJECT);
     const char *prefix = fg_arena_printf(cx->arena, "%s.", section);
-    name_unread(cx, object, prefix, keys, N(keys));
-    return take(cx, object, prefix, "enabled", FG_JSON_IS_BOOL);
+    fg_ds_name_unread(cx, object, prefix, keys, N(keys));
+    return fg_ds_take(cx, object, prefix, "enabled", FG_JSON_IS_BOOL);
 }
 
-static void read_precision(DsCx *cx, const FgJson *root)
+static void read_precision(FgDsCx *cx, const FgJson *root)
 {
     const char *name = fg_json_get(root, "bfloat16") ? "bfloat16" : "bf16"; /* its older name */
     const FgJson *bf16 = read_enabled(cx, root, name), *fp16 = read_enabled(cx, root, "fp16");
@@ -119,10 +107,10 @@ static void read_precision(DsCx *cx, const FgJson *root)
         set(cx, bf16, prefix, "--precision", "fp32");
 }
 
-static void read_wire(DsCx *cx, const FgJson *root)
+static void read_wire(FgDsCx *cx, const FgJson *root)
 {
     static const char *const names[] = {"fp32", "bf16", "fp16"};
-    const FgJson *value = take(cx, root, "", "communication_data_type", FG_JSON_IS_STRING);
+    const FgJson *value = fg_ds_take(cx, root, "", "communication_data_type", FG_JSON_IS_STRING);
     if (!value)
         return;
     for (uint32_t i = 0; i < N(names); i++)
@@ -141,9 +129,9 @@ typedef struct Knob {
     const char *key, *flag;
 } Knob;
 
-static void read_elements(DsCx *cx, const FgJson *zero, const Knob *knob)
+static void read_elements(FgDsCx *cx, const FgJson *zero, const Knob *knob)
 {
-    const FgJson *value = take(cx, zero, ZERO, knob->key, FG_JSON_IS_NUMBER);
+    const FgJson *value = fg_ds_take(cx, zero, ZERO, knob->key, FG_JSON_IS_NUMBER);
     if (!value)
         return;
     bool whole = value->kind == FG_JSON_INT ||
@@ -157,13 +145,13 @@ static void read_elements(DsCx *cx, const FgJson *zero, const Knob *knob)
 }
 
 /* The "device" of an offload section; NULL where nothing leaves the device. */
-static const FgJson *offloaded(DsCx *cx, const FgJson *zero, const char *section)
+static const FgJson *offloaded(FgDsCx *cx, const FgJson *zero, const char *section)
 {
     static const char *const keys[] = {"device"};
-    const FgJson *object = take(cx, zero, ZERO, section, FG_JSON_IS_OBJECT);
+    const FgJson *object = fg_ds_take(cx, zero, ZERO, section, FG_JSON_IS_OBJECT);
     const char *prefix = fg_arena_printf(cx->arena, ZERO "%s.", section);
-    name_unread(cx, object, prefix, keys, N(keys));
-    const FgJson *device = take(cx, object, prefix, "device", FG_JSON_IS_STRING);
+    fg_ds_name_unread(cx, object, prefix, keys, N(keys));
+    const FgJson *device = fg_ds_take(cx, object, prefix, "device", FG_JSON_IS_STRING);
     if (!device || strcmp(device->text, "none") == 0)
         return NULL;
     if (strcmp(device->text, "cpu") == 0)
@@ -173,7 +161,7 @@ static const FgJson *offloaded(DsCx *cx, const FgJson *zero, const char *section
     return NULL;
 }
 
-static void read_offload(DsCx *cx, const FgJson *zero)
+static void read_offload(FgDsCx *cx, const FgJson *zero)
 {
     const FgJson *optimizer = offloaded(cx, zero, "offload_optimizer");
     const FgJson *parameters = offloaded(cx, zero, "offload_param");
@@ -184,7 +172,7 @@ static void read_offload(DsCx *cx, const FgJson *zero)
         set(cx, parameters, ZERO "offload_param.", "--offload", "parameters");
 }
 
-static void read_zero(DsCx *cx, const FgJson *root)
+static void read_zero(FgDsCx *cx, const FgJson *root)
 {
     static const Knob knobs[] = {
         {"stage3_prefetch_bucket_size", "--prefetch-bucket-size"},
@@ -212,11 +200,11 @@ static void read_zero(DsCx *cx, const FgJson *root)
     for (uint32_t i = 0; i < N(knobs); i++)
         read_elements(cx, zero, &knobs[i]);
     read_offload(cx, zero);
-    name_unread(cx, zero, ZERO, keys, N(keys));
+    fg_ds_name_unread(cx, zero, ZERO, keys, N(keys));
 }
 
 /* ---- the file ---- */
-static void read_root(DsCx *cx, const FgJson *root)
+static void read_root(FgDsCx *cx, const FgJson *root)
 {
     static const char *const keys[] = {"train_batch_size",
                                        "train_micro_batch_size_per_gpu",
@@ -236,15 +224,15 @@ static void read_root(DsCx *cx, const FgJson *root)
     read_precision(cx, root);
     read_wire(cx, root);
     read_zero(cx, root);
-    name_unread(cx, root, "", keys, N(keys));
-    fg_ds_train_notes(cx->json, root);
+    fg_ds_name_unread(cx, root, "", keys, N(keys));
+    fg_ds_train_notes(cx, root);
     FgDiags *diags = cx->json->diags;
-    if (cx->autos.len)
-        fg_diag(diags, cx->autos_at, FG_D_DS_AUTO, "\"auto\" leaves the default: %s",
-                fg_buf_text(&cx->autos));
-    if (cx->unread.len)
-        fg_diag(diags, cx->unread_at, FG_D_DS_UNREAD, "keys without a counterpart, left out: %s",
-                fg_buf_text(&cx->unread));
+    if (cx->autos.text.len)
+        fg_diag(diags, cx->autos.first, FG_D_DS_AUTO, "\"auto\" leaves the default: %s",
+                fg_buf_text(&cx->autos.text));
+    if (cx->unread.text.len)
+        fg_diag(diags, cx->unread.first, FG_D_DS_UNREAD, "keys without a counterpart, left out: %s",
+                fg_buf_text(&cx->unread.text));
 }
 
 bool fg_ds_config_parse(FgArena *arena, FgDiags *diags, const char *name, const char *text,
@@ -252,11 +240,11 @@ bool fg_ds_config_parse(FgArena *arena, FgDiags *diags, const char *name, const 
 {
     FgArena *scratch = fg_arena_new();
     FgJsonCx json;
-    DsCx cx = {.arena = arena, .json = &json, .out = out};
+    FgDsCx cx = {.arena = arena, .json = &json, .out = out};
     *out = (FgDsConfig){0};
     fg_json_init(&json, scratch, diags);
-    fg_buf_init(&cx.autos, scratch);
-    fg_buf_init(&cx.unread, scratch);
+    fg_buf_init(&cx.autos.text, scratch);
+    fg_buf_init(&cx.unread.text, scratch);
     const FgJson *root = fg_json_parse(&json, name, text, len);
     if (root && fg_json_is(&json, root, FG_JSON_IS_OBJECT, "a DeepSpeed configuration"))
         read_root(&cx, root);

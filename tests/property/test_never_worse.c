@@ -106,20 +106,16 @@ static const char *begin_from(FgArena *arena, const char *text, const Example *e
 /* One linear below and above the layers, with the same weight. */
 static const char *with_shared(FgArena *arena, const char *text, const Example *e)
 {
-    static const char *const node = "{\"op\": \"linear\", \"in\": [\"%s\", \"shared.weight\"], "
-                                    "\"out\": \"%s\"},\n";
     text = begin_from(arena, with_param(arena, text, "shared.weight", "hidden"), e, "deep");
     const char *from = fg_arena_printf(arena, "\"%s\"", e->late);
     text = replaced(arena, text, e->late_read, replaced(arena, e->late_read, from, "\"high\""));
-    FgBuf nodes;
-    fg_buf_init(&nodes, arena);
-    fg_buf_puts(&nodes, "\"nodes\": [\n");
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    fg_buf_printf(&nodes, node, e->early, "deep");
-    fg_buf_printf(&nodes, node, e->late, "high");
-#pragma GCC diagnostic pop
-    return replaced(arena, text, "\"nodes\": [", fg_buf_text(&nodes));
+    const char *nodes = fg_arena_printf(
+        arena,
+        "\"nodes\": [\n"
+        "{\"op\": \"linear\", \"in\": [\"%s\", \"shared.weight\"], \"out\": \"deep\"},\n"
+        "{\"op\": \"linear\", \"in\": [\"%s\", \"shared.weight\"], \"out\": \"high\"},",
+        e->early, e->late);
+    return replaced(arena, text, "\"nodes\": [", nodes);
 }
 
 /* A branch whose result counts nothing: its weight is gathered, its gradient is zero. */

@@ -27,7 +27,7 @@ typedef struct Example {
     const char *late_read;          /* where `late` is read: its list of operands up to the name */
     const char *tie_from, *tie_to;  /* ties what is untied, or the other way round */
     const char *freeze, *freeze_to; /* the key of a parameter that is frozen, in a layer or above */
-    bool large;                     /* bf16 and recomputation, or fp32 without */
+    bool large;                     /* bf16 and full recomputation, or fp32 without */
     uint32_t stride, budgets;       /* of a sample: every so many combinations, budgets of each */
 } Example;
 
@@ -204,7 +204,9 @@ static bool begin(Case *c, const Example *e, const char *machine, Variant varian
     c->numerics = (FgNumerics){.compute = dtype, .wire = dtype, .shard = dtype, .accumulate = 1};
     c->numerics.clip = variant % 2 ? 1.0 : 0;
     c->options.zero3 = knobs_of(knobs);
-    c->options.recompute = e->large ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    c->options.recompute = variant % 3 == 2 ? FG_RECOMPUTE_AUTO
+                           : e->large       ? FG_RECOMPUTE_FULL
+                                            : FG_RECOMPUTE_NONE;
     c->title = fg_arena_printf(c->arena, "%s on %s, %s, zero3 %s", e->name, machine,
                                variant_names[variant], knob_names[knobs]);
     FgModelOptions options = {.numerics = c->numerics};

@@ -21,10 +21,10 @@ def measured(argv):
     """Seconds by the clock and of the processor, and peak KiB, of a command."""
     start = time.monotonic()
     child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    _, said = child.stderr.read(), None
+    said = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
     if status:
-        sys.exit(f"{' '.join(argv)}: status {status}")
+        sys.exit(said.decode())
     return time.monotonic() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
 
 

@@ -14,7 +14,7 @@ cat <<HEAD
 
 Planned on a CPU for the preset 2xH200 (figures measured on two H200s; 1.78 GB of it reserved for context, communicators and libraries), $(date -u +%F),
 commit $commit, by \`bench/frontier.sh\`. bf16 with fp32 master weights, AdamW, no clipping. Times are predictions, to compare with each other; the peak is
-what the plan takes besides the reserve, and what a program takes to the byte.
+what the plan takes besides the reserve.
 HEAD
 python3 - "$command" "$root/examples/llama-3.2-1b.json" "$out" <<'PY'
 import json, subprocess, sys

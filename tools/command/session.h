@@ -41,6 +41,11 @@ FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *ou
  * of the session must be there: batch sizes depend on its ranks. False after errors. */
 bool fg_session_ds_config(FgSession *session);
 
+/* ---- custom.c ---- */
+/* The source files of the model's custom functions for the target, and that each is what it was
+ * when the model was read; false after a report. */
+bool fg_custom_sources(FgSession *session, bool cuda, FgStrVec *out);
+
 /* ---- summary.c ---- */
 typedef struct FgWrote {
     const char *path, *run; /* what was written, and how to run it; run may be NULL */

@@ -5,9 +5,12 @@
 
 const char *const fuzz_seeds[] = {"tests/lit/cli/Inputs/ds_config.json",
                                   "tests/lit/cli/Inputs/ds_config_bad.json", NULL};
-const char *const fuzz_words[] = {"\"auto\"", "\"train_batch_size\"", "\"stage\"", "\"cpu\"",
-                                  "\"betas\"", "-1",                  "1e308",     "null",
-                                  "[]",        "{}",                  "5e8",       NULL};
+const char *const fuzz_words[] = {"\"auto\"",  "\"train_batch_size\"",
+                                  "\"stage\"", "\"cpu\"",
+                                  "\"betas\"", "-1",
+                                  "1e308",     "null",
+                                  "[]",        "{}",
+                                  "5e8",       NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

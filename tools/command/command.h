@@ -45,6 +45,11 @@ typedef struct FgFlags {
 /* ---- flags.c ---- */
 /* Reads argv[0..argc), the words after the verb; false after a message on standard error. */
 bool fg_flags_parse(FgArena *arena, FgVerb verb, int argc, char **argv, FgFlags *out);
+/* The flag of a name that the verb has. */
+FgFlagId fg_flags_find(const FgFlags *flags, const char *name);
+/* Gives a flag a value that did not come from the command line. Returns what the flag takes instead
+ * (arena-owned), or NULL when it took it. */
+const char *fg_flags_put(FgArena *arena, FgFlags *flags, FgFlagId id, const char *value);
 /* Index of the value among the flag's choices; the default's when it was not given. */
 uint32_t fg_flags_choice(const FgFlags *flags, FgFlagId id);
 /* An integer >= 1, or `otherwise` when the flag was not given. fg_flags_parse has checked it. */

@@ -1,5 +1,6 @@
 /* Reading flags: one table (flags.def) gives spelling, verbs, values and help, so that a flag means
  * the same everywhere. */
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "ir/ir.h"
@@ -162,17 +163,16 @@ bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto)
     return *out_classes != FG_OFFLOAD_NONE;
 }
 
-/* What a value must look like follows from how help shows it. */
-static bool check_value(FgVerb verb, const Flag *flag, const char *value)
+/* What the flag takes, when it is not this value; NULL otherwise. What a value must look like
+ * follows from how help shows it. */
+static const char *refuse_value(FgArena *arena, const Flag *flag, const char *value)
 {
     uint64_t bytes;
     uint32_t classes;
     bool is_auto;
     const char *wanted = NULL;
-    if (*flag->choices && find_choice(flag->choices, value) < 0) {
-        fg_usage_error(verb, "%s takes one of: %s; not '%s'", flag->name, flag->choices, value);
-        return false;
-    }
+    if (*flag->choices && find_choice(flag->choices, value) < 0)
+        return fg_arena_printf(arena, "one of: %s", flag->choices);
     if (strcmp(flag->value, "N") == 0 && !is_count(value))
         wanted = "a whole number from 1 on";
     else if (flag == &table[FG_FLAG_ranks] && strtol(value, NULL, 10) > MAX_RANKS)
@@ -189,6 +189,12 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
         wanted = "a size such as 15360MiB, 14.57GiB or 8000000000";
     else if (*value == 0)
         wanted = "a value that is not empty";
+    return wanted;
+}
+
+static bool check_value(FgArena *arena, FgVerb verb, const Flag *flag, const char *value)
+{
+    const char *wanted = refuse_value(arena, flag, value);
     if (wanted)
         fg_usage_error(verb, "%s takes %s; not '%s'", flag->name, wanted, value);
     return !wanted;
@@ -214,7 +220,7 @@ static bool parse_flag(FgArena *arena, FgFlags *flags, int argc, char **argv, in
         }
         value = argv[++*at];
     }
-    if (!is_switch(flag) && !check_value(flags->verb, flag, value))
+    if (!is_switch(flag) && !check_value(arena, flags->verb, flag, value))
         return false;
     flags->values[id] = value;
     if (id == FG_FLAG_dim)
@@ -235,6 +241,21 @@ bool fg_flags_parse(FgArena *arena, FgVerb verb, int argc, char **argv, FgFlags 
             return false;
     }
     return true;
+}
+
+FgFlagId fg_flags_find(const FgFlags *flags, const char *name)
+{
+    int id = find_flag(flags->verb, name);
+    FG_ASSERT(id >= 0);
+    return (FgFlagId)id;
+}
+
+const char *fg_flags_put(FgArena *arena, FgFlags *flags, FgFlagId id, const char *value)
+{
+    const char *wanted = refuse_value(arena, &table[id], value);
+    if (!wanted)
+        flags->values[id] = value;
+    return wanted;
 }
 
 uint32_t fg_flags_choice(const FgFlags *flags, FgFlagId id)

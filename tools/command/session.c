@@ -82,6 +82,8 @@ static FgStrVec inputs_of(FgArena *arena, const FgFlags *flags)
     const char *machine = flags->values[FG_FLAG_machine];
     if (machine && !fg_machine_preset(machine))
         fg_vec_push(arena, &inputs, machine);
+    if (flags->values[FG_FLAG_ds_config])
+        fg_vec_push(arena, &inputs, flags->values[FG_FLAG_ds_config]);
     return inputs;
 }
 
@@ -129,12 +131,14 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
         return fg_usage_error(flags->verb, "%s is a dump, not a model%s", session->source,
                               flags->verb == FG_VERB_DIFF ? "; diff takes two dumps or one model"
                                                           : "; fg-opt reads dumps");
-    session->numerics = numerics_of(flags);
     const char *name = flags->values[FG_FLAG_machine] ? flags->values[FG_FLAG_machine] : "host";
     bool ok = fg_machine_load(arena, session->diags, name, &session->machine);
     if (ok && flags->values[FG_FLAG_ranks])
         fg_machine_set_ranks(arena, &session->machine,
                              (uint32_t)fg_flags_count(flags, FG_FLAG_ranks, 1));
+    if (ok && flags->values[FG_FLAG_ds_config])
+        ok = fg_session_ds_config(session);
+    session->numerics = numerics_of(session->flags);
     FgModelOptions options = model_options(session);
     session->graph = fg_model_load(arena, session->diags, session->source, &options);
     ok = ok && session->graph;

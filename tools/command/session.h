@@ -36,6 +36,11 @@ typedef struct FgOutput {
  * message on standard error and the exit code. */
 FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *outputs, uint32_t n);
 
+/* ---- ds_flags.c ---- */
+/* Reads --ds-config and gives its flags the file's values; flags that were given stay. The machine
+ * of the session must be there: batch sizes depend on its ranks. False after errors. */
+bool fg_session_ds_config(FgSession *session);
+
 /* ---- custom.c ---- */
 /* The source files of the model's custom functions for the target, and that each is what it was
  * when the model was read; false after a report. */

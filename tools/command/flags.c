@@ -42,6 +42,11 @@ const char *fg_verb_name(FgVerb verb)
         return "tokens";
     case FG_VERB_VERIFY:
         return "verify";
+    case FG_VERB_FRONTIER:
+        return "frontier";
+    case FG_VERB_EXPLAIN:
+        return "explain";
+    case FG_VERBS_SCHEDULE:
     case FG_VERBS_PLAN:
     default:
         return "";

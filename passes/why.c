@@ -238,7 +238,7 @@ static bool writes(const FgModule *m, const FgNode *node, uint32_t root)
 /* Is the node one before which the gather may not stand, whatever the memory? */
 static bool bars(const FgModule *m, const FgNode *gather, const FgNode *node, FgBarrier *out)
 {
-    if (node->op == FG_OP_release && node->bucket == gather->bucket) {
+    if (node->op == FG_OP_release && node->bucket != FG_NO_ID && node->bucket == gather->bucket) {
         *out = FG_BARRIER_RELEASE;
         return true;
     }

@@ -324,6 +324,13 @@ static FgArg int_arg(uint64_t u)
     return (FgArg){.u = u, .symbol = u == UINT64_MAX ? "FG_RT_NONE" : NULL};
 }
 
+static FgArg address_arg(uint64_t at)
+{
+    FgArg arg = int_arg(at);
+    arg.is_address = at != UINT64_MAX;
+    return arg;
+}
+
 static FgArg float_arg(double f)
 {
     return (FgArg){.is_float = true, .f = f};
@@ -385,7 +392,7 @@ static FgArg plain_arg(const Eval *eval, const Term *term)
 {
     int attr = find_attr(eval->info, term->head);
     if (term->v.given)
-        return int_arg(fg_value_address(eval->cx->module, ref_id(eval, term->v)));
+        return address_arg(fg_value_address(eval->cx->module, ref_id(eval, term->v)));
     if (attr >= 0)
         return attr_arg(eval, attr);
     if (word_is(term->head, "elements"))

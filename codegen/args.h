@@ -21,6 +21,7 @@ typedef FG_VEC(int64_t) FgLayouts;
 
 typedef struct FgArg {
     bool is_float;
+    bool is_address; /* an offset, which may lie in host memory */
     uint64_t u;
     double f;
     const char *symbol; /* printed instead of the number; NULL: none */

@@ -20,6 +20,8 @@ static void put_offset(FgBuf *out, uint64_t offset)
 {
     if (offset == UINT64_MAX)
         fg_buf_puts(out, "FG_RT_NONE");
+    else if (offset >= FG_HOST_BASE)
+        fg_buf_printf(out, "FG_RT_HOST + %" PRIu64, offset - FG_HOST_BASE);
     else
         fg_c_u64(out, offset);
 }
@@ -316,6 +318,13 @@ static void put_field_offset(FgBuf *out, const char *field, uint64_t offset)
     fg_buf_puts(out, ",\n");
 }
 
+static void put_field_u64(FgBuf *out, const char *field, uint64_t u)
+{
+    fg_buf_printf(out, "    .%s = ", field);
+    fg_c_u64(out, u);
+    fg_buf_puts(out, ",\n");
+}
+
 static void put_field_double(FgBuf *out, const char *field, double f)
 {
     fg_buf_printf(out, "    .%s = ", field);
@@ -333,7 +342,7 @@ static void put_settings(FgEmit *emit, FgBuf *out)
     put_field_text(out, "model", m->name);
     put_field_text(out, "plan", m->plan ? m->plan->name : "");
     put_field_text(out, "precision", precision_name(m->numerics.compute));
-    put_field_offset(out, "fingerprint", emit->info->fingerprint);
+    put_field_u64(out, "fingerprint", emit->info->fingerprint);
     fg_buf_printf(out,
                   "    .ranks = %u,\n    .batch = %" PRId64 ",\n    .seq = %" PRId64
                   ",\n    .accumulate = %" PRId64 ",\n",
@@ -343,10 +352,15 @@ static void put_settings(FgEmit *emit, FgBuf *out)
     fg_buf_puts(out, "    .ignore_index = ");
     fg_c_i64(out, loss ? fg_node_attr(loss, "ignore_index")->i : -100);
     fg_buf_puts(out, ",\n");
-    put_field_offset(out, "state_bytes", m->state_bytes);
-    put_field_offset(out, "arena_bytes", m->arena_bytes);
-    put_field_offset(out, "reserved_bytes", emit->info->reserved_bytes);
-    put_field_offset(out, "memory_bytes", emit->info->memory_bytes);
+    put_field_u64(out, "state_bytes", m->state_bytes);
+    put_field_u64(out, "arena_bytes", m->arena_bytes);
+    put_field_u64(out, "reserved_bytes", emit->info->reserved_bytes);
+    put_field_u64(out, "memory_bytes", emit->info->memory_bytes);
+    if (m->host_state_bytes || m->host_arena_bytes) {
+        put_field_u64(out, "host_state_bytes", m->host_state_bytes);
+        put_field_u64(out, "host_arena_bytes", m->host_arena_bytes);
+        put_field_u64(out, "host_memory_bytes", emit->info->host_memory_bytes);
+    }
     put_field_offset(out, "scalars", fg_value_address(m, find_state(m, FG_ROLE_SCALARS, 0)));
     put_field_offset(out, "loss", fg_value_address(m, find_state(m, FG_ROLE_LOSS, 0)));
     put_field_offset(out, "norm", fg_value_address(m, find_state(m, FG_ROLE_NORM, 0)));

@@ -209,8 +209,8 @@ static bool parse_field_value(FgParser *p, FgNode *node, const char *word, FgLoc
         return ok;
     }
     if (strcmp(word, "stream") == 0) {
-        bool ok = fg_parse_choice(p, "a stream (compute, gather, reduce, copy)", stream_name,
-                                  FG_N_STREAMS, &i);
+        bool ok = fg_parse_choice(p, "a stream (compute, gather, reduce, copy, stash, fetch)",
+                                  stream_name, FG_N_STREAMS, &i);
         node->stream = (FgStream)i;
         return ok;
     }

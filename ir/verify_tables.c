@@ -119,6 +119,18 @@ static void verify_bucket(FgVerifier *v, uint32_t index)
 }
 
 /* ---- plan ---- */
+static void verify_recomputed(FgVerifier *v, const FgPlan *plan)
+{
+    const FgIdVec *nodes = &plan->recomputed;
+    if (plan->recompute != FG_RECOMPUTE_SELECTIVE && nodes->len > 0)
+        fg_verify_fail(v, FG_NOWHERE, "the plan names nodes to recompute, but not selectively");
+    for (uint32_t i = 0; i < nodes->len; i++)
+        if (nodes->data[i] >= v->m->nodes.len || (i > 0 && nodes->data[i - 1] >= nodes->data[i]))
+            fg_verify_fail(v, FG_NOWHERE,
+                           "the plan recomputes #%u, which is no node or out of order",
+                           nodes->data[i]);
+}
+
 static void verify_plan(FgVerifier *v)
 {
     const FgPlan *plan = v->m->plan;
@@ -126,6 +138,7 @@ static void verify_plan(FgVerifier *v)
         return;
     FgMap names;
     fg_map_init(&names, v->scratch);
+    verify_recomputed(v, plan);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         const FgPlanBucket *b = &plan->buckets.data[i];
         if (!fg_map_add(&names, b->name, i))
@@ -141,6 +154,14 @@ static void verify_plan(FgVerifier *v)
         if (g->bucket >= plan->buckets.len || g->first_use > g->last_use)
             fg_verify_fail(v, FG_NOWHERE, "gather %u of the plan has no bucket or no uses", i);
     }
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        if (plan->buckets.data[i].pieces < 1)
+            fg_verify_fail(v, FG_NOWHERE,
+                           "the states of the plan's bucket '%s' travel in no pieces",
+                           plan->buckets.data[i].name);
+    for (uint32_t i = 1; i < plan->stashes.len; i++)
+        if (plan->stashes.data[i].value <= plan->stashes.data[i - 1].value)
+            fg_verify_fail(v, FG_NOWHERE, "stash %u of the plan is out of order", i);
 }
 
 /* ---- values ---- */
@@ -163,6 +184,11 @@ static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
     }
     uint64_t low = x->kind == FG_VALUE_STATE ? 0 : m->state_bytes;
     uint64_t high = x->kind == FG_VALUE_STATE && !is_grad_shard(x) ? m->state_bytes : end;
+    if (x->host) {
+        low = FG_HOST_BASE + (x->kind == FG_VALUE_STATE ? 0 : m->host_state_bytes);
+        high = FG_HOST_BASE + m->host_state_bytes +
+               (x->kind == FG_VALUE_STATE ? 0 : m->host_arena_bytes);
+    }
     if (x->offset < low || x->offset > high || bytes > high - x->offset)
         fg_verify_fail(v, loc,
                        "%s lies at %" PRIu64 " with %" PRIu64 " bytes, outside [%" PRIu64

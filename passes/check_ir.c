@@ -101,6 +101,9 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_all_reduce, FG_TRACE_ALL_REDUCE},
                  {FG_OP_clip_factor, FG_TRACE_CLIP_FACTOR},
                  {FG_OP_adamw, FG_TRACE_ADAMW},
+                 {FG_OP_adamw_part, FG_TRACE_ADAMW_PART},
+                 {FG_OP_stash, FG_TRACE_STASH},
+                 {FG_OP_fetch, FG_TRACE_FETCH},
                  {FG_OP_loss_add, FG_TRACE_LOSS_ADD}};
     for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].op == op)
@@ -116,7 +119,8 @@ static bool updates(const FgNode *node)
     for (uint32_t i = 0; i < info->n_attrs; i++)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
-    return node->op == FG_OP_adamw || node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor;
+    return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
+           node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor;
 }
 
 /* The result that may take the memory of operand `i`, or FG_NO_ID. */
@@ -184,7 +188,10 @@ static void add_nodes(Cx *cx)
                                                               : 2};
         if (node->attrs) {
             out.updates = updates(node);
-            out.pending = node->op == FG_OP_adamw && fg_node_attr(node, "pending")->i != 0;
+            bool part = node->op == FG_OP_adamw_part;
+            out.pending =
+                (part || node->op == FG_OP_adamw) && fg_node_attr(node, "pending")->i != 0;
+            out.first = part ? (uint64_t)fg_node_attr(node, "first")->i : 0;
         }
         add_accesses(cx, node, &out);
         fg_vec_push(cx->arena, &cx->out->nodes, out);
@@ -220,7 +227,9 @@ void fg_trace_module(FgArena *arena, const FgModule *sched, FgTrace *out)
                      .accumulate = sched->numerics.accumulate,
                      .clips = sched->numerics.clip > 0.0,
                      .state_bytes = sched->state_bytes,
-                     .arena_bytes = sched->arena_bytes};
+                     .arena_bytes = sched->arena_bytes,
+                     .host_state_bytes = sched->host_state_bytes,
+                     .host_arena_bytes = sched->host_arena_bytes};
     add_values(&cx);
     add_nodes(&cx);
     add_buckets(&cx);

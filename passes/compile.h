@@ -12,8 +12,10 @@ typedef struct FgLedger {
     uint64_t by_class[FG_N_MEM_CLASSES]; /* at the peak */
     uint64_t unused_bytes;               /* arena bytes that are free at the peak: placement loss */
     uint64_t arena_bytes, arena_bound_bytes; /* placed, and the most that is live at once */
-    uint32_t peak_node;                      /* where the most is live */
-    const char *peak_phase;                  /* "backward layers.15": for people */
+    uint64_t host_bytes; /* states and arena in host memory, beside all of the above */
+    uint64_t host_by_class[FG_N_MEM_CLASSES];
+    uint32_t peak_node;     /* where the most is live */
+    const char *peak_phase; /* "backward layers.15": for people */
 } FgLedger;
 
 /* ---- simulation (passes/simulate.c) ---- */
@@ -28,13 +30,14 @@ typedef struct FgSim {
     double exposed_us[FG_N_STREAMS]; /* compute stands still for the engine; 0 for compute */
     /* The work of the compute stream, were no engine slowed by another. */
     double compute_us;
-    /* step_us = compute_us + slowed_us + exposed_gather_us + exposed_reduce_us: compute runs slower
-     * beside other engines, or stands still. */
+    /* step_us = compute_us + slowed_us + exposed_gather_us + exposed_reduce_us + exposed_host_us:
+     * compute runs slower beside other engines, or stands still. */
     double slowed_us;
     /* Time compute stands still for gathers, and for reductions and the updates behind them. */
     double exposed_gather_us, exposed_reduce_us;
-    uint32_t gathers;      /* a step, all micro-steps */
-    uint64_t gather_bytes; /* the whole buffers that they fill, a step */
+    double exposed_host_us; /* for copies from and to host memory */
+    uint32_t gathers;       /* a step, all micro-steps */
+    uint64_t gather_bytes;  /* the whole buffers that they fill, a step */
 } FgSim;
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;
@@ -67,6 +70,8 @@ typedef struct FgCompileOptions {
     const char *dump_dir;
     const char *stop_after; /* `dump --after PASS`: the returned module is what stood there */
     FgZero3 zero3;          /* all zero: FG_ZERO3_MINIMAL */
+    uint32_t offload;       /* FgOffload: classes that lie in host memory, wholly */
+    bool offload_auto; /* as little of all classes as the memory asks for; `offload` is 0 then */
 } FgCompileOptions;
 
 typedef struct FgCompiled {
@@ -74,6 +79,9 @@ typedef struct FgCompiled {
                          below are of the fixed plan with the least packed peak) */
     bool fits;
     uint64_t memory_bytes, reserved_bytes, budget_bytes;
+    uint64_t host_memory_bytes;     /* host memory that the machine offers a rank */
+    uint32_t offload;               /* FgOffload: the classes of which some lies in host memory */
+    bool host_fits;                 /* the host memory that the figures below take is offered */
     uint64_t smallest_memory_bytes; /* reserved + floor, rounded up to 1 MiB: to give as --memory */
     FgLedger ledger;
     FgSim sim;

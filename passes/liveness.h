@@ -26,6 +26,10 @@ typedef FG_VEC(FgInterval) FgIntervalVec;
 void fg_intervals(FgArena *arena, const FgModule *sched, FgIntervalVec *out,
                   uint32_t *out_timeline_len);
 
+/* Those of `all` that lie in host memory, or those that do not. */
+FgIntervalVec fg_intervals_in(FgArena *arena, const FgModule *sched, const FgIntervalVec *all,
+                              bool host);
+
 /* Most bytes live at once over the intervals, and the first position where that is. */
 uint64_t fg_intervals_peak(FgArena *arena, const FgIntervalVec *intervals, uint32_t timeline_len,
                            uint32_t *out_position);

@@ -39,6 +39,15 @@ static inline bool fg_node_is_compute(const FgNode *node)
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);
 
+/* ---- states in host memory (passes/offload.c, update_parts.c) ---- */
+/* Some state of the bucket lies in host memory: its updates travel in parts. */
+bool fg_bucket_is_offloaded(const FgModule *module, uint32_t bucket);
+/* The update of such a bucket, and the first working copy of its weights from the master, appended
+ * to the builder's order. */
+void fg_emit_update_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket,
+                          uint32_t scalars, bool pending);
+void fg_emit_cast_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket);
+
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
  * not touched) and the padded total. */
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
@@ -60,7 +69,8 @@ uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
 
 /* ---- plans (passes/plan.c) ---- */
 /* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph
- * level with the recompute applied; the plan lives in the module's arena. */
+ * level with the recompute applied; the plan lives in the module's arena. What is recomputed
+ * selectively is what the graph's own plan names. */
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
 /* The same with other bucket borders: `by_module`, a bucket holds what one node uses first, not a
  * layer; parameters of at most `persistence` elements share buckets of their own, whatever uses
@@ -68,6 +78,8 @@ FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRec
 FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
                       bool by_module, int64_t persistence);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
+/* Copies the ids into the plan. */
+void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes);
 
 /* ---- packing (passes/pack.c) ---- */
 typedef struct FgPackItem {

@@ -3,7 +3,8 @@
  * sched -> sched. States that live always stand at the bottom, in table order. What lives and dies
  * within a period (activations, gathered buckets, gradient buffers, gradient shards) is packed
  * above them into one arena by lifetime in issue order; a value that lives round the period's cut
- * wraps. Reusing an address may make one stream wait for another: `streams` adds those waits.
+ * wraps. Host memory is laid out in the same way, in addresses of its own. Reusing an address may
+ * make one stream wait for another: `streams` adds those waits.
  */
 #include "passes/liveness.h"
 #include "passes/lower.h"
@@ -28,19 +29,19 @@ static bool place(FgModule *m, uint32_t value, uint64_t offset)
     return moved;
 }
 
-static bool place_states(FgModule *m)
+static bool place_states(FgModule *m, bool host, uint64_t *total)
 {
     bool moved = false;
-    uint64_t at = 0;
+    uint64_t at = 0, base = host ? FG_HOST_BASE : 0;
     for (uint32_t i = 0; i < m->values.len; i++) {
         FgValue *v = fg_value(m, i);
-        if (!lives_always(v))
+        if (!lives_always(v) || v->host != host)
             continue;
-        moved |= place(m, i, at);
+        moved |= place(m, i, base + at);
         at = fg_round_up(at + fg_type_bytes(v->type), FG_ALIGN_BYTES);
     }
-    moved |= m->state_bytes != at;
-    m->state_bytes = at;
+    moved |= *total != at;
+    *total = at;
     return moved;
 }
 
@@ -68,23 +69,36 @@ static FgPackItem *items_of(FgPassCx *cx, const FgIntervalVec *intervals, uint32
     return items;
 }
 
-FgPassResult fg_pass_memplan(FgPassCx *cx)
+/* Packs what lives and dies in one of the two memories above its states at `base`. */
+static bool place_arena(FgPassCx *cx, const FgIntervalVec *all, uint32_t timeline, bool host,
+                        uint64_t base, uint64_t *total)
 {
-    FgModule *m = cx->module;
     uint32_t effort = cx->option[0] ? (uint32_t)strtoul(cx->option, NULL, 10) : DEFAULT_EFFORT;
-    bool changed = place_states(m);
-    FgIntervalVec intervals = {0};
-    uint32_t timeline = 0, n = 0, position = 0;
-    fg_intervals(cx->scratch, m, &intervals, &timeline);
+    FgIntervalVec intervals = fg_intervals_in(cx->scratch, cx->module, all, host);
+    uint32_t n = 0, position = 0;
     for (uint32_t i = 0; i < intervals.len; i++)
         intervals.data[i].bytes = fg_round_up(intervals.data[i].bytes, FG_ALIGN_BYTES);
     uint64_t bound = fg_intervals_peak(cx->scratch, &intervals, timeline, &position);
     uint32_t *values = FG_NEW_ARRAY(cx->scratch, uint32_t, intervals.len + 1);
     FgPackItem *items = items_of(cx, &intervals, values, &n);
-    uint64_t arena_bytes = fg_pack(cx->scratch, items, n, bound, effort > 0 ? effort : 1);
-    changed |= m->arena_bytes != arena_bytes;
-    m->arena_bytes = arena_bytes;
+    uint64_t bytes = fg_pack(cx->scratch, items, n, bound, effort > 0 ? effort : 1);
+    bool changed = *total != bytes;
+    *total = bytes;
     for (uint32_t i = 0; i < n; i++)
-        changed |= place(m, values[i], m->state_bytes + items[i].offset);
+        changed |= place(cx->module, values[i], base + items[i].offset);
+    return changed;
+}
+
+FgPassResult fg_pass_memplan(FgPassCx *cx)
+{
+    FgModule *m = cx->module;
+    bool changed = place_states(m, false, &m->state_bytes);
+    changed |= place_states(m, true, &m->host_state_bytes);
+    FgIntervalVec intervals = {0};
+    uint32_t timeline = 0;
+    fg_intervals(cx->scratch, m, &intervals, &timeline);
+    changed |= place_arena(cx, &intervals, timeline, false, m->state_bytes, &m->arena_bytes);
+    changed |= place_arena(cx, &intervals, timeline, true, FG_HOST_BASE + m->host_state_bytes,
+                           &m->host_arena_bytes);
     return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

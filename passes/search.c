@@ -21,9 +21,14 @@
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
 
-bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget)
+bool fg_search_fits(const FgSearch *s, const FgEvaluation *e)
 {
-    bool fits_a = a->ledger.peak_bytes <= budget, fits_b = b->ledger.peak_bytes <= budget;
+    return e->ledger.peak_bytes <= s->budget && e->ledger.host_bytes <= s->host_budget;
+}
+
+bool fg_search_better(const FgSearch *s, const FgEvaluation *a, const FgEvaluation *b)
+{
+    bool fits_a = fg_search_fits(s, a), fits_b = fg_search_fits(s, b);
     if (fits_a != fits_b)
         return fits_a;
     if (a->sim.step_us < b->sim.step_us || a->sim.step_us > b->sim.step_us)
@@ -54,7 +59,7 @@ static bool try_choice(Trial *t, FgLeverChoice choice)
         fg_arena_free(scratch);
         if (!ok)
             return false;
-        if (fg_evaluation_better(&now, t->best, budget)) {
+        if (fg_search_better(t->search, &now, t->best)) {
             *t->best = now;
             t->choice = choice;
         }

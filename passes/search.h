@@ -17,7 +17,7 @@ typedef struct FgSearch {
     FgArena *arena;        /* plans and figures */
     const FgModule *graph; /* graph level, recompute applied */
     const FgMachine *machine;
-    uint64_t budget;
+    uint64_t budget, host_budget;
     uint32_t evaluated;
     FG_VEC(FgPassTime) times;
 } FgSearch;
@@ -28,11 +28,14 @@ typedef struct FgSearch {
 bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluation *out,
                         FgModule **out_module);
 
+void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
+
 /* Improves *out, which fits the budget, by plans with the buckets of `base`, whose plan gathers at
  * use. False after errors. */
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
+bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
 /* fit first, then time, then memory. */
-bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget);
+bool fg_search_better(const FgSearch *search, const FgEvaluation *a, const FgEvaluation *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs a period on four streams and measures it: step time, what communication is exposed, and the
+/* Runs a period on its streams and measures it: step time, what communication is exposed, and the
  * lower bound.
  *
  * Each stream runs its nodes in issue order; a node starts when its stream is free and its waits
@@ -69,7 +69,7 @@ static bool updates(const FgNode *node)
     for (uint32_t i = 0; i < info->n_attrs; i++)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
-    return node->op == FG_OP_adamw || node->op == FG_OP_clip_factor;
+    return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part || node->op == FG_OP_clip_factor;
 }
 
 static double path_step(const FgModule *module, const FgNode *node, double seconds, Ready *ready)
@@ -84,8 +84,7 @@ static double path_step(const FgModule *module, const FgNode *node, double secon
     }
     for (uint32_t i = 0; i < node->n_results && updates(node); i++) {
         uint32_t id = node->results[i];
-        if (id != FG_NO_ID && module->values.data[id].kind == FG_VALUE_STATE &&
-            ready->root[id] > start)
+        if (id != FG_NO_ID && root_of(module, id) == id && ready->root[id] > start)
             start = ready->root[id];
     }
     double end = start + seconds;
@@ -224,16 +223,26 @@ static double factor(bool beside, double value)
 static void speeds(const FgMachine *machine, const Engines *engines, double *out)
 {
     bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
-         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY];
+         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY],
+         stash = engines->running[FG_STREAM_STASH], fetch = engines->running[FG_STREAM_FETCH];
     out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
                              factor(reduce, machine->compute_beside_reduce) *
-                             factor(copy, machine->compute_beside_reduce);
+                             factor(copy, machine->compute_beside_reduce) *
+                             factor(stash || fetch, machine->compute_beside_host);
     out[FG_STREAM_GATHER] = factor(compute, machine->gather_beside_compute) *
-                            factor(reduce, machine->gather_beside_reduce);
+                            factor(reduce, machine->gather_beside_reduce) *
+                            factor(stash || fetch, machine->link_beside_host);
     out[FG_STREAM_REDUCE] = factor(compute, machine->reduce_beside_compute) *
-                            factor(gather, machine->reduce_beside_gather);
+                            factor(gather, machine->reduce_beside_gather) *
+                            factor(stash || fetch, machine->link_beside_host);
     /* Updates want the device's memory, as reductions do; their own factors are not measured. */
     out[FG_STREAM_COPY] = factor(compute, machine->reduce_beside_compute);
+    out[FG_STREAM_STASH] = factor(compute, machine->host_beside_compute) *
+                           factor(gather || reduce, machine->host_beside_link) *
+                           factor(fetch, machine->stash_beside_fetch);
+    out[FG_STREAM_FETCH] = factor(compute, machine->host_beside_compute) *
+                           factor(gather || reduce, machine->host_beside_link) *
+                           factor(stash, machine->fetch_beside_stash);
 }
 
 /* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
@@ -247,7 +256,9 @@ static uint32_t exposed_stream(const Body *body, const Engines *engines)
         return blocked_by(body, body->queue[FG_STREAM_COMPUTE][head]);
     return engines->running[FG_STREAM_REDUCE]   ? FG_STREAM_REDUCE
            : engines->running[FG_STREAM_GATHER] ? FG_STREAM_GATHER
-                                                : FG_STREAM_COPY;
+           : engines->running[FG_STREAM_COPY]   ? FG_STREAM_COPY
+           : engines->running[FG_STREAM_STASH]  ? FG_STREAM_STASH
+                                                : FG_STREAM_FETCH;
 }
 
 /* Advances to the next end of a node; false when nothing runs. */
@@ -343,17 +354,18 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
             add(&sum, &one, times);
         }
     }
-    *out = (FgSim){.step_us = sum.length * 1e6,
-                   .bound_us = sum.path * 1e6,
-                   .bound_engine = "dependencies",
-                   .bound_node = sum.path_end > 0.0 ? sum.path_node : FG_NO_ID,
-                   .compute_us = sum.alone[FG_STREAM_COMPUTE] * 1e6,
-                   .slowed_us = (sum.busy[FG_STREAM_COMPUTE] - sum.alone[FG_STREAM_COMPUTE]) * 1e6,
-                   .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
-                   .exposed_reduce_us =
-                       (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,
-                   .gathers = sum.gathers,
-                   .gather_bytes = (uint64_t)sum.gather_bytes};
+    *out = (FgSim){
+        .step_us = sum.length * 1e6,
+        .bound_us = sum.path * 1e6,
+        .bound_engine = "dependencies",
+        .bound_node = sum.path_end > 0.0 ? sum.path_node : FG_NO_ID,
+        .compute_us = sum.alone[FG_STREAM_COMPUTE] * 1e6,
+        .slowed_us = (sum.busy[FG_STREAM_COMPUTE] - sum.alone[FG_STREAM_COMPUTE]) * 1e6,
+        .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
+        .exposed_reduce_us = (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,
+        .exposed_host_us = (sum.exposed[FG_STREAM_STASH] + sum.exposed[FG_STREAM_FETCH]) * 1e6,
+        .gathers = sum.gathers,
+        .gather_bytes = (uint64_t)sum.gather_bytes};
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         out->busy_us[s] = sum.busy[s] * 1e6;
         out->exposed_us[s] = sum.exposed[s] * 1e6;

@@ -78,6 +78,10 @@ static void cast_masters(Cx *cx)
         if (b->master == FG_NO_ID)
             continue;
         FgBuilder build = bucket_builder(cx, i, FG_PHASE_START);
+        if (fg_bucket_is_offloaded(m, i)) {
+            fg_emit_cast_parts(m, cx->scratch, &build, i);
+            continue;
+        }
         FgNode *node = fg_node_new(&build, FG_OP_cast, &b->master, 1);
         node->bucket = i;
         fg_node_set_word(m, node, "to", fg_dtype_name(b->dtype));
@@ -90,6 +94,10 @@ static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
     FgModule *m = cx->m;
     const FgBucket *b = &m->buckets.data[bucket];
     FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
+    if (fg_bucket_is_offloaded(m, bucket)) {
+        fg_emit_update_parts(m, cx->scratch, &build, bucket, cx->scalars, pending);
+        return;
+    }
     uint32_t operands[] = {b->grad_shard, cx->scalars};
     uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard};
     FgNode *node = fg_node_new(&build, FG_OP_adamw, operands, 2);
@@ -170,6 +178,7 @@ static uint32_t clone_value(Cx *cx, uint32_t id)
     uint32_t copy = fg_add_value(m, old.name, old.type);
     FgValue *v = fg_value(m, copy);
     v->mem = old.mem;
+    v->host = old.host;
     if (old.root != old.id) {
         v->root = body_value(cx, old.root);
         v->root_offset = old.root_offset;

@@ -167,7 +167,9 @@ static void room_init(Room *r, FgArena *arena, const FgModule *m, uint64_t budge
     uint32_t len;
     *r = (Room){.arena = arena, .m = m, .timeline = fg_timeline(arena, m)};
     r->arena_budget = budget > m->state_bytes ? budget - m->state_bytes : 0;
-    fg_intervals(arena, m, &r->intervals, &len);
+    FgIntervalVec all = {0};
+    fg_intervals(arena, m, &all, &len);
+    r->intervals = fg_intervals_in(arena, m, &all, false);
     int64_t *change = FG_NEW_ARRAY(arena, int64_t, (size_t)len + 1), live = 0;
     r->live = FG_NEW_ARRAY(arena, uint64_t, (size_t)len + 1);
     for (uint32_t i = 0; i < r->intervals.len; i++) {

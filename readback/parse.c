@@ -226,17 +226,13 @@ static bool read_rows(Cx *cx, CXCursor list, FgRbTable *out)
 static bool read_designated(Cx *cx, CXCursor item, FgRbTable *out, FgRbCell *cells)
 {
     Children parts = children_of(cx, item);
-    if (parts.list.len != 2 || cx->clang.getCursorKind(parts.list.data[0]) != CXCursor_MemberRef)
-        return refuse(cx, item, "'.field = value' is expected");
-    const char *field = take(cx, cx->clang.getCursorSpelling(parts.list.data[0]));
-    for (uint32_t i = 0; i < out->fields.len; i++) {
-        if (strcmp(out->fields.data[i], field))
-            continue;
-        if (cells[i].kind != FG_RB_ABSENT)
-            return refuse(cx, item, "this field is given twice");
-        return read_cell(cx, parts.list.data[1], &cells[i]);
-    }
-    return refuse(cx, item, "there is no such field");
+    bool named =
+        parts.list.len == 2 && cx->clang.getCursorKind(parts.list.data[0]) == CXCursor_MemberRef;
+    const char *field = named ? take(cx, cx->clang.getCursorSpelling(parts.list.data[0])) : "";
+    for (uint32_t i = 0; named && i < out->fields.len; i++)
+        if (!strcmp(out->fields.data[i], field) && cells[i].kind == FG_RB_ABSENT)
+            return read_cell(cx, parts.list.data[1], &cells[i]);
+    return refuse(cx, item, "'.field = value' is expected, each field once");
 }
 
 static bool read_program(Cx *cx, CXCursor list, FgRbTable *out)

@@ -76,13 +76,27 @@ static bool value_of(const Cx *cx, const char *word, uint32_t *out)
     return true;
 }
 
+static int64_t index_in(const FgType *type, int64_t k)
+{
+    return k < 0 ? k + (int64_t)type->rank : k;
+}
+
+static uint64_t dim_at(Cx *cx, const FgType *type, int64_t k)
+{
+    k = index_in(type, k);
+    if (k >= 0 && k < (int64_t)type->rank)
+        return (uint64_t)type->dims[k];
+    wrong(cx, "its plan lacks an operand, or a dim of one");
+    return 0;
+}
+
 static const FgType *type_of(Cx *cx, const char *word)
 {
     static const FgType none;
     uint32_t value;
     if (value_of(cx, word, &value) && value != FG_NO_ID)
         return cx->plan->values.data[value].type;
-    wrong(cx, "it lacks an operand that the plan has");
+    (void)dim_at(cx, &none, 0); /* an operand that the plan lacks has no dims */
     return &none;
 }
 
@@ -109,20 +123,6 @@ static int64_t attr_int(const Cx *cx, const char *name)
     for (uint32_t i = 0; i < cx->info->n_attrs; i++)
         if (!strcmp(cx->info->attrs[i].name, name))
             return cx->node->attrs[i].i;
-    return 0;
-}
-
-static int64_t index_in(const FgType *type, int64_t k)
-{
-    return k < 0 ? k + (int64_t)type->rank : k;
-}
-
-static uint64_t dim_at(Cx *cx, const FgType *type, int64_t k)
-{
-    k = index_in(type, k);
-    if (k >= 0 && k < (int64_t)type->rank)
-        return (uint64_t)type->dims[k];
-    wrong(cx, "its plan names a dim that is not there");
     return 0;
 }
 
@@ -246,8 +246,8 @@ static void want_layout(Cx *cx, const char *kind)
         strides[0] = repeated(cx, x, x);
         strides[1] = summed(cx, x, fg_node_attr(cx->node, "axes"));
         want_walk(cx, cell->u, x, strides, 2);
-    } else {
-        wrong(cx, "its layout is of a kind that is not known here");
+    } else { /* a kind that is not known here has no layout that would do */
+        want_walk(cx, FG_RB_NONE, x, strides, 0);
     }
 }
 
@@ -302,9 +302,7 @@ static uint64_t size_of(Cx *cx, const char *function, const FgType *type)
         return product(type, 0, axis);
     if (!strcmp(function, "inner"))
         return product(type, axis + 1, rank);
-    wrong(cx,
-          fg_arena_printf(cx->arena, "its plan says %s(...), which is not known here", function));
-    return 0;
+    return FG_RB_NONE; /* no call has this where a size belongs */
 }
 
 /* "dim(i0,-1)", "ratio(o0,i0)", "layout(reduce)" ... */

@@ -84,7 +84,7 @@ static void read_settings(Cx *cx)
     FgRbTables *out = cx->out;
     const FgRbTable *program = &cx->source->program;
     const FgRbCell *clip = fg_rb_cell(program, 0, "clip");
-    if (setting(cx, "abi") != 2)
+    if (setting(cx, "abi") != 3)
         FAIL(cx, program->loc, "the program is written for another runtime interface");
     out->fingerprint = setting(cx, "fingerprint");
     out->ranks = setting(cx, "ranks");
@@ -94,6 +94,9 @@ static void read_settings(Cx *cx)
     out->arena_bytes = setting(cx, "arena_bytes");
     out->reserved_bytes = setting(cx, "reserved_bytes");
     out->memory_bytes = setting(cx, "memory_bytes");
+    out->host_state_bytes = setting(cx, "host_state_bytes");
+    out->host_arena_bytes = setting(cx, "host_arena_bytes");
+    out->host_memory_bytes = setting(cx, "host_memory_bytes");
     out->n_events = setting(cx, "n_events");
     if (out->ranks == 0 || out->ranks > UINT32_MAX || out->accumulate == 0 ||
         out->accumulate > INT64_MAX)
@@ -108,6 +111,15 @@ static void read_settings(Cx *cx)
              fg_bytes_text(cx->arena, out->state_bytes), fg_bytes_text(cx->arena, out->arena_bytes),
              fg_bytes_text(cx->arena, out->reserved_bytes),
              fg_bytes_text(cx->arena, out->memory_bytes));
+    if (out->memory_bytes > FG_HOST_BASE || out->host_memory_bytes > FG_HOST_BASE ||
+        out->host_state_bytes > out->host_memory_bytes ||
+        out->host_arena_bytes > out->host_memory_bytes - out->host_state_bytes)
+        FAIL(cx, fg_rb_cell(program, 0, "host_memory_bytes")->loc,
+             "states (%s) and what else lies in host memory (%s) exceed the host memory offered "
+             "(%s)",
+             fg_bytes_text(cx->arena, out->host_state_bytes),
+             fg_bytes_text(cx->arena, out->host_arena_bytes),
+             fg_bytes_text(cx->arena, out->host_memory_bytes));
 }
 
 static void read_ledger(Cx *cx)
@@ -175,10 +187,13 @@ static void add_state(Cx *cx, FgLoc loc, const char *name, FgRole role, uint32_t
                       uint64_t bytes, uint64_t elements)
 {
     FgRbState state = {name, role, index, at, bytes, elements};
-    uint64_t end = cx->out->state_bytes;
+    bool may = role == FG_ROLE_SHARD || role == FG_ROLE_MASTER || role == FG_ROLE_MOMENT1 ||
+               role == FG_ROLE_MOMENT2; /* lie in host memory */
+    uint64_t begin = may && at >= FG_HOST_BASE ? FG_HOST_BASE : 0;
+    uint64_t end = begin ? cx->out->host_state_bytes : cx->out->state_bytes;
     if (role == FG_ROLE_GRAD_SHARD && at >= end)
         end += cx->out->arena_bytes;
-    if (!inside(at, bytes, end))
+    if (!inside(at - begin, bytes, end))
         FAIL(cx, loc, "%s lies at %llu..%llu, outside the memory of states", name,
              (unsigned long long)at, (unsigned long long)(at + bytes));
     if (at % 16)
@@ -199,7 +214,7 @@ static void check_states(Cx *cx)
     FgRbState *fixed = FG_NEW_ARRAY(cx->arena, FgRbState, out->states.len + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < out->states.len; i++)
-        if (out->states.data[i].at < out->state_bytes)
+        if (out->states.data[i].at < out->state_bytes || out->states.data[i].at >= FG_HOST_BASE)
             fixed[n++] = out->states.data[i];
     qsort(fixed, n, sizeof *fixed, by_place);
     for (uint32_t i = 1; i < n; i++)

@@ -4,16 +4,20 @@
  * schedule order. It exports fg_program(). Two runtimes implement the calls: runtime/host (ranks
  * are threads) and runtime/cuda.
  *
- * Buffers are byte offsets into the rank's one allocation. Errors are sticky: after a failed call
- * the rank's further calls do nothing, its peers are told, and fg_rt_status says what failed where.
+ * Buffers are byte offsets into the rank's one allocation, or its host memory. Errors are sticky:
+ * after a failed call the rank's further calls do nothing, its peers are told, and fg_rt_status
+ * says what failed where.
  */
 #ifndef FG_RT_H
 #define FG_RT_H
 
 #include <stdint.h>
 
-#define FG_RT_ABI 2
+#define FG_RT_ABI 3
 #define FG_RT_NONE UINT64_MAX /* an operand that is not there */
+/* Offsets from here on lie in the rank's host memory, a second allocation: pinned where there is a
+ * device. stash and fetch alone touch it. */
+#define FG_RT_HOST ((uint64_t)1 << 62)
 
 /* What a call reads and writes, on which communicator; grammar in docs/runtime.md. */
 #if defined(__clang__)
@@ -24,7 +28,15 @@
 
 typedef struct FgRtCx FgRtCx; /* one rank of a running program */
 
-typedef enum FgRtStream { FG_COMPUTE, FG_GATHER, FG_REDUCE, FG_COPY, FG_RT_N_STREAMS } FgRtStream;
+typedef enum FgRtStream {
+    FG_COMPUTE,
+    FG_GATHER,
+    FG_REDUCE,
+    FG_COPY,
+    FG_STASH, /* device to host */
+    FG_FETCH, /* host to device */
+    FG_RT_N_STREAMS
+} FgRtStream;
 typedef enum FgRtDtype {
     FG_RT_F32,
     FG_RT_BF16,
@@ -95,8 +107,9 @@ typedef struct FgRtBucket {
     FgRtDtype dtype;
     int trainable;
     uint64_t elements; /* padded; a rank owns elements / ranks from rank * (elements / ranks) */
-    uint32_t params_first, n_params;          /* into FgRtProgram.bucket_params, by offset */
-    uint64_t shard, master, moment1, moment2; /* offsets; master FG_RT_NONE when the shard is f32 */
+    uint32_t params_first, n_params; /* into FgRtProgram.bucket_params, by offset */
+    /* Offsets, from FG_RT_HOST on in host memory; master FG_RT_NONE when the shard is f32. */
+    uint64_t shard, master, moment1, moment2;
     /* Offset (or FG_RT_NONE) and bytes of the reduced gradient slice. With clipping it holds the
      * pending update's gradient from one step to the next; otherwise its memory is free between
      * steps. */
@@ -135,6 +148,8 @@ typedef struct FgRtProgram {
     int loss_is_token_mean; /* the seed is 1 / valid labels; otherwise 1 / (ranks * accumulate) */
     int64_t ignore_index;
     uint64_t state_bytes, arena_bytes, reserved_bytes, memory_bytes;
+    /* Of host memory: states, what lives and dies above them, and what a rank was offered. */
+    uint64_t host_state_bytes, host_arena_bytes, host_memory_bytes;
     uint64_t scalars, loss,
         norm; /* offsets of the state buffers; norm FG_RT_NONE without trainable parameters */
     double predicted_step_us;

@@ -69,7 +69,6 @@ struct FgRtGroup {
     FgCudaGraph graphs[3];
     uint32_t n_graphs;
     FgCudaProfile profile;
-    uint64_t n_calls;
     void *nvml; /* its library, or NULL */
     void *nvml_device;
     uint64_t used_before; /* of the device, before this process took any */
@@ -80,6 +79,8 @@ struct FgRtGroup {
 /* ---- status (group.c) ---- */
 bool fg_cuda_failed(const FgRtCx *cx);
 void fg_cuda_nccl(FgRtCx *cx, ncclResult_t result, const char *what);
+/* Whether a fault was asked for here; if so it is raised, `call` to blame. */
+bool fg_cuda_fault(FgRtCx *cx, FgFaultKind kind, const char *call);
 
 /* ---- device.c ---- */
 bool fg_cuda_device_open(FgRtGroup *group);

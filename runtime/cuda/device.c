@@ -123,6 +123,8 @@ static bool open_memory(FgRtGroup *group)
     void *memory = NULL;
     group->bytes = (plan + PAGE - 1) / PAGE * PAGE + PAGE;
     group->nccl_memory = cx->ranks > 1;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "the rank's memory"))
+        return false;
     bool ok = group->nccl_memory ? ncclMemAlloc(&memory, group->bytes) == ncclSuccess
                                  : cudaMalloc(&memory, group->bytes) == cudaSuccess;
     if (!ok) {
@@ -149,10 +151,14 @@ static bool open_stage(FgRtGroup *group)
     stage->half_bytes = PAGE;
     for (uint32_t i = 0; i < program->n_inputs; i++)
         stage->half_bytes += (program->inputs[i].elements * 8 + 64) * program->accumulate;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "pinned memory"))
+        return false;
     fg_cuda_check(cx, cudaHostAlloc(&memory, 2 * stage->half_bytes, cudaHostAllocDefault),
                   "cudaHostAlloc");
     stage->memory = memory;
     memory = NULL;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "pinned memory for results"))
+        return false;
     fg_cuda_check(
         cx,
         cudaHostAlloc(&memory, FG_RT_MOST_RESULTS * sizeof *group->answers, cudaHostAllocDefault),
@@ -176,7 +182,7 @@ void fg_cuda_device_close(FgRtGroup *group)
             cudaEventDestroy(cx->join[s]);
     }
     for (uint32_t i = 0; i < cx->program->n_events; i++)
-        if (cx->events[i])
+        if (cx->events && cx->events[i])
             cudaEventDestroy(cx->events[i]);
     for (int i = 0; i < FG_RT_MOST_RESULTS; i++)
         if (group->answered[i])

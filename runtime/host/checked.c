@@ -66,8 +66,12 @@ static uint32_t most_effects(void)
 static bool mark_driver_memory(FgChecked *checked, const FgRtProgram *program)
 {
     FgAccess driver = {.call = "the driver", .node = UINT32_MAX};
+    uint64_t host = checked->cx->host_at;
     bool ok = !program->state_bytes || fg_shadow_write(&checked->shadow, 0, program->state_bytes,
                                                        FG_SEGMENT_WRITTEN, driver);
+    ok = ok && (!program->host_state_bytes ||
+                fg_shadow_write(&checked->shadow, host, host + program->host_state_bytes,
+                                FG_SEGMENT_WRITTEN, driver));
     for (uint32_t b = 0; program->flush && b < program->n_buckets; b++) {
         const FgRtBucket *bucket = &program->buckets[b];
         if (bucket->grad_shard != FG_RT_NONE)
@@ -83,19 +87,21 @@ FgChecked *fg_checked_new(FgRtCx *cx)
     FgChecked *checked = calloc(1, sizeof *checked);
     if (!checked)
         return NULL;
-    uint64_t states = cx->program->state_bytes;
+    uint64_t states = cx->program->state_bytes, host = cx->host_at + cx->program->host_state_bytes;
     checked->cx = cx;
     checked->events = calloc((size_t)cx->program->n_events + 1, sizeof *checked->events);
     checked->effects = calloc(most_effects(), sizeof *checked->effects);
-    bool guarded = cx->bytes <= GUARD_BYTES;
+    bool guarded = cx->mapped <= GUARD_BYTES;
     if (guarded)
-        checked->guard = malloc((size_t)cx->bytes + 1);
+        checked->guard = malloc((size_t)cx->mapped + 1);
     if (!checked->events || !checked->effects || (guarded && !checked->guard) ||
-        !fg_shadow_open(&checked->shadow, cx->bytes) || !mark_driver_memory(checked, cx->program)) {
+        !fg_shadow_open(&checked->shadow, cx->mapped) ||
+        !mark_driver_memory(checked, cx->program)) {
         fg_checked_free(checked);
         return NULL;
     }
     memset(cx->memory + states, POISON, cx->bytes - states);
+    memset(cx->memory + host, POISON, cx->program->host_arena_bytes);
     return checked;
 }
 
@@ -114,7 +120,7 @@ uint64_t fg_checked_used_bytes(const FgChecked *checked)
 {
     const FgShadow *shadow = &checked->shadow;
     uint64_t used = 0;
-    for (size_t i = 0; i < shadow->n; i++) {
+    for (size_t i = 0; i < shadow->n && shadow->segments[i].begin < checked->cx->bytes; i++) {
         uint64_t end = i + 1 < shadow->n ? shadow->segments[i + 1].begin : shadow->bytes;
         if (shadow->segments[i].state != FG_SEGMENT_EMPTY)
             used += end - shadow->segments[i].begin;
@@ -183,7 +189,7 @@ void fg_checked_begin(FgChecked *checked)
             fg_rt_fail(cx, "begin", "out of memory");
     }
     if (checked->guard)
-        memcpy(checked->guard, cx->memory, cx->bytes);
+        memcpy(checked->guard, cx->memory, cx->mapped);
 }
 
 /* ---- messages ---- */
@@ -260,6 +266,25 @@ static bool may_alias(const FgChecked *checked, const FgEffect *result, const Fg
     return false;
 }
 
+/* In one of the two memories. */
+static bool is_inside(const FgRtCx *cx, const FgEffect *range)
+{
+    bool host = range->begin >= cx->host_at;
+    uint64_t begin = host ? cx->host_at : 0, bytes = host ? cx->host_bytes : cx->bytes;
+    return range->begin - begin <= bytes && range->bytes <= bytes - (range->begin - begin);
+}
+
+/* Host memory is for copies: stash writes it, fetch reads it. */
+static bool check_side(FgChecked *checked, const FgCall *call, const FgEffect *range)
+{
+    bool may = writes(range) ? strcmp(call->info->name, "stash") == 0
+                             : strcmp(call->info->name, "fetch") == 0;
+    if ((range->begin >= checked->cx->host_at) == may)
+        return true;
+    return complain(checked, call, may ? "a copy that stays on the device" : "use of host memory",
+                    range->begin);
+}
+
 /* Ranges lie inside the memory; a call's results overlap neither each other nor, unless in place,
  * its operands. */
 static bool check_ranges(FgChecked *checked, const FgCall *call)
@@ -268,8 +293,10 @@ static bool check_ranges(FgChecked *checked, const FgCall *call)
         const FgEffect *a = &checked->effects[i];
         if (!is_range(a))
             continue;
-        if (a->begin > checked->cx->bytes || a->bytes > checked->cx->bytes - a->begin)
+        if (!is_inside(checked->cx, a))
             return complain(checked, call, "access outside the memory", a->begin);
+        if (!check_side(checked, call, a))
+            return false;
         for (int32_t j = 0; j < checked->n_effects; j++) {
             const FgEffect *b = &checked->effects[j];
             if (i != j && writes(a) && (reads(b) || writes(b)) && overlap(a, b) &&
@@ -374,6 +401,9 @@ static bool read_effects(FgChecked *checked, const FgCall *call)
     const FgRtCx *cx = checked->cx;
     checked->n_effects =
         fg_effects_read(call, cx->rank, cx->group->n_ranks, checked->effects, &bad);
+    for (int32_t i = 0; i < checked->n_effects; i++)
+        if (is_range(&checked->effects[i]))
+            checked->effects[i].begin = fg_place(cx, checked->effects[i].begin);
     if (checked->n_effects >= 0)
         return true;
     fg_rt_raise(checked->cx, "its declared effects make no sense at '%s'", bad);
@@ -416,7 +446,7 @@ bool fg_checked_enter(FgChecked *checked, const FgCall *call)
 static void check_guard(FgChecked *checked, const FgCall *call)
 {
     const FgRtCx *cx = checked->cx;
-    if (memcmp(checked->guard, cx->memory, cx->bytes) == 0)
+    if (memcmp(checked->guard, cx->memory, cx->mapped) == 0)
         return;
     uint64_t at = 0;
     while (checked->guard[at] == cx->memory[at])

@@ -12,6 +12,7 @@
 #include "frontend/machine.h"
 #include "frontend/model.h"
 #include "passes/compile.h"
+#include "passes/lower.h"
 #include "runtime/trainer/loop.h"
 #include "runtime/trainer/weights.h"
 
@@ -181,7 +182,7 @@ static Setup make_setup(uint64_t seed)
     s.numerics.clip = random_below(&random, 2) ? 0.5 : 0;
     s.numerics.accumulate = 1 + random_below(&random, 4);
     s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
-    s.recompute = random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    s.recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1);
     FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
     fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));
     const char *error = "";
@@ -218,6 +219,66 @@ static void schedules_agree(int *failures)
     }
 }
 
+/* The ZeRO-3 plan with a random set of forward nodes recomputed, borders and cascades among them,
+ * lowered and proved. False after errors. */
+static bool random_set(Setup *s, Random *random, FgCompiled *out)
+{
+    const char *text = random_model(s->arena, s->seed);
+    FgModelOptions options = {.numerics = s->numerics};
+    FgModule *m = fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
+    FgPassManager pm = {.arena = s->arena, .machine = &s->machine, .budget = UINT64_MAX};
+    if (!m || !fg_run_passes(&pm, m, FG_PIPELINE_GRAPH))
+        return false;
+    FgIdVec some = {0};
+    const FgIdVec *order = &fg_func(m, "step")->order;
+    for (uint32_t id = 0; id < m->nodes.len; id++) {
+        const FgNode *node = fg_node(m, id);
+        bool stands = false, can = node->phase == FG_PHASE_FORWARD && node->n_results > 0 &&
+                                   !fg_op_has(node->op, FG_OPF_CONSTANT) &&
+                                   node->op != FG_OP_cross_entropy && node->op != FG_OP_loss_seed;
+        for (uint32_t i = 0; i < order->len && can; i++)
+            stands = stands || order->data[i] == id;
+        if (stands && node->results[0] != m->loss && random_below(random, 2))
+            fg_vec_push(s->arena, &some, id);
+    }
+    FgModule *again = fg_module_clone(m, s->arena);
+    again->plan = FG_NEW(s->arena, FgPlan);
+    *again->plan = (FgPlan){.name = "random", .recompute = FG_RECOMPUTE_SELECTIVE};
+    fg_plan_set_recomputed(again->plan, s->arena, &some);
+    if (!fg_run_passes(&pm, again, "recompute"))
+        return false;
+    m->plan = fg_plan_fixed(again, s->arena, "random", FG_RECOMPUTE_SELECTIVE);
+    FgProof proof;
+    *out = (FgCompiled){.module = m, .memory_bytes = 1u << 30};
+    return fg_run_passes(&pm, m, FG_PIPELINE_LOWER) && fg_module_verify(m) &&
+           fg_check(s->arena, m, UINT64_MAX, &proof);
+}
+
+static void random_sets_agree(int *failures)
+{
+    uint32_t grown = 0;
+    for (uint64_t seed = 201; seed <= 200 + MODELS / 3 && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        Random random = {seed};
+        s.recompute = FG_RECOMPUTE_NONE;
+        FgCompiled none = compile(&s, FG_SCHEDULE_ZERO3, UINT64_MAX), some = {0};
+        CHECK(none.module && random_set(&s, &random, &some));
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        grown += some.module->nodes.len > none.module->nodes.len;
+        Outcome a = run(&s, &none, "none", false), b = run(&s, &some, "some", true);
+        CHECK(a.ok && b.ok);
+        CHECK_EQ_U64(a.hash, b.hash);
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+    CHECK(grown > MODELS / 4);
+}
+
 /* Recomputation changes no bit either. */
 static void recompute_agrees(int *failures)
 {
@@ -227,17 +288,25 @@ static void recompute_agrees(int *failures)
         FgCompiled none = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
         s.recompute = FG_RECOMPUTE_FULL;
         FgCompiled full = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
-        CHECK(none.module && full.module);
+        s.recompute = FG_RECOMPUTE_AUTO;
+        FgCompiled least = compile(&s, FG_SCHEDULE_COMPILED, 1); /* fits nothing: the floor */
+        uint64_t floor = least.ledger.peak_bytes + least.reserved_bytes;
+        uint64_t spare = none.ledger.peak_bytes - least.ledger.peak_bytes;
+        FgCompiled tight = compile(&s, FG_SCHEDULE_COMPILED, floor + spare / 3);
+        CHECK(none.module && full.module && tight.module);
         if (*failures) {
             say_errors(&s);
             return;
         }
         Outcome a = run(&s, &none, "none", false), b = run(&s, &full, "full", true);
-        CHECK(a.ok && b.ok);
+        Outcome c = run(&s, &tight, "auto", true);
+        CHECK(a.ok && b.ok && c.ok);
         CHECK_EQ_U64(a.hash, b.hash);
+        CHECK_EQ_U64(a.hash, c.hash);
         fg_temp_dir_remove(s.arena, s.folder);
         fg_arena_free(s.arena);
     }
 }
 
-UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees})
+UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees},
+          {"random_sets_agree", random_sets_agree})

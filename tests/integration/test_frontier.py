@@ -8,7 +8,7 @@ from common import Cases, near, open_tools, require
 MIB = 1 << 20
 TINY = ("--machine", "2xH200", "--batch", 2)
 LLAMA = ("--machine", "2xH200", "--precision", "bf16", "--batch", 4, "--seq", 2048)
-LEVERS = {"plan", "buckets", "gathers", "ahead", "kept", "regathered", "recomputed"}
+LEVERS = {"plan", "buckets", "gathers", "ahead", "kept", "regathered", "recomputed", "offloaded_bytes"}
 PLAN = {"needs_bytes", "found_at_bytes", "peak_bytes", "peak_phase", "step_us", "times", "bound_us", "bound_engine",
         "over_bound", "levers"}  # fmt: skip
 

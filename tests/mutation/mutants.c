@@ -245,7 +245,8 @@ static void wait_other(const Cx *cx)
             try_arg(cx, i, "event", line_arg(line_at(cx, i), "event") - 1);
 }
 
-/* An event that the body records later, or that belongs to the period before. */
+/* The event is recorded after the wait alone: by the step before, across the cut, where all events
+ * start anew. */
 static void wait_across(const Cx *cx)
 {
     for (uint32_t i = 0; i < n_lines(cx); i++) {
@@ -310,6 +311,29 @@ static void swap_calls(const Cx *cx)
         if (is_work(line_at(cx, i)) && is_work(line_at(cx, i + 1)) &&
             conflicts(line_at(cx, i), line_at(cx, i + 1)))
             try_move(cx, i, i + 1, true);
+}
+
+static bool is_collective(const Line *line)
+{
+    return line->call && strstr(line->call->entry->effects, "comm(");
+}
+
+/* One text runs on all ranks, which meet in its order: a rank must not find out who it is. */
+static void swap_on_a_rank(const Cx *cx)
+{
+    static const char *const either = "    if (*(const char *)cx)\n    %s\n    else\n    %s";
+    for (uint32_t i = 0, last = NO_LINE; i < n_lines(cx); i++) {
+        if (!is_collective(line_at(cx, i)))
+            continue;
+        if (last != NO_LINE && line_at(cx, last)->body == line_at(cx, i)->body) {
+            Mutant mutant = begin(cx, last);
+            const char *a = text_of(cx, last), *b = text_of(cx, i);
+            edit(&mutant, last, fg_arena_printf(cx->arena, either, a, b));
+            edit(&mutant, i, fg_arena_printf(cx->arena, either, b, a));
+            finish(cx, &mutant);
+        }
+        last = i;
+    }
 }
 
 static void flip_accumulate(const Cx *cx)

@@ -29,7 +29,7 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {
         .schedule = v->schedule, .recompute = v->recompute, .memory_bytes = UINT64_MAX};
-    if (!fg_machine_load(arena, diags, "host", &machine))
+    if (!fg_machine_load(arena, diags, v->machine ? v->machine : "host", &machine))
         return say(diags, arena, v->model);
     fg_machine_set_ranks(arena, &machine, v->ranks);
     const char *path = fg_arena_printf(arena, "%s/%s", FG_SOURCE_DIR, v->model);

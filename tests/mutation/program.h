@@ -15,6 +15,7 @@ typedef struct Variant {
     int64_t accumulate;
     FgRecompute recompute;
     const char *title;
+    const char *machine; /* a preset; NULL: the host */
 } Variant;
 
 typedef struct Line {

@@ -30,7 +30,7 @@ static const char *const LATE[] = {"adamw (layers.0) in @step: %layers.0.m.",
                                    ", outside the state region at 0..8684391168: what "
                                    "lives from step to step must be part of the plan",
                                    "17 errors", NULL};
-#define LOWER "recompute,bucket,shard,reduce,update,order,inplace,memplan,streams"
+#define LOWER "recompute,bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
 
 typedef struct Case {
     FgArena *arena;

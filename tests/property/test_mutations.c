@@ -62,8 +62,7 @@ static bool begin(Case *c, uint64_t seed, int *failures)
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
-                            .recompute =
-                                random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE,
+                            .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),
                             .memory_bytes = UINT64_MAX};
     FgCompiled out = {0};
     const char *text = random_model(c->arena, seed);

@@ -45,6 +45,7 @@ typedef struct Case {
     FgRecompute recompute;
     Random random;
     FgLookup lookup; /* of what was compiled last */
+    uint32_t selective;
 } Case;
 
 static FgNumerics random_numerics(Random *r)
@@ -70,11 +71,11 @@ static void say_errors(const Case *c, uint64_t seed)
 
 static bool begin(Case *c, uint64_t seed)
 {
-    c->arena = fg_arena_new();
+    *c = (Case){.arena = fg_arena_new()};
     c->diags = fg_diags_new(c->arena);
     c->random.state = seed;
     c->numerics = random_numerics(&c->random);
-    c->recompute = random_below(&c->random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    c->recompute = (FgRecompute)random_below(&c->random, FG_RECOMPUTE_AUTO + 1);
     c->machine = slow_machine(c->arena, 1 + random_below(&c->random, 4));
     const char *text = random_model(c->arena, seed);
     FgModelOptions options = {.numerics = c->numerics};
@@ -92,8 +93,10 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
                                 .verify_each = verify};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
-    if (out->module)
+    if (out->module) {
         c->lookup = out->module->numerics.lookup;
+        c->selective += out->module->plan->recompute == FG_RECOMPUTE_SELECTIVE;
+    }
     return ok;
 }
 
@@ -106,9 +109,11 @@ static void check_budgets(Case *c, int *failures)
     CHECK(compile(c, FG_SCHEDULE_MINIMUM, UINT64_MAX, false, &least));
     if (*failures)
         return;
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, 1, false, &now)); /* fits nothing: the floor */
+    CHECK(!now.fits && now.ledger.peak_bytes <= least.ledger.peak_bytes);
     CHECK(least.ledger.peak_bytes <= zero3.ledger.peak_bytes);
     CHECK(zero3.ledger.arena_bytes >= zero3.ledger.arena_bound_bytes);
-    uint64_t floor = least.ledger.peak_bytes + c->machine.reserved_bytes;
+    uint64_t floor = now.ledger.peak_bytes + c->machine.reserved_bytes;
     for (uint32_t i = 0; i < 6; i++) {
         uint64_t memory = i == 0   ? floor
                           : i == 5 ? UINT64_MAX
@@ -129,7 +134,8 @@ static void check_budgets(Case *c, int *failures)
 
 static void every_plan_is_proved_and_never_worse(int *failures)
 {
-    uint32_t rows = 0; /* models whose lookups travel as rows */
+    uint32_t rows = 0;      /* models whose lookups travel as rows */
+    uint32_t selective = 0; /* schedules that recompute some values and keep others */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -141,10 +147,12 @@ static void every_plan_is_proved_and_never_worse(int *failures)
             say_errors(&c, seed);
         *failures += bad;
         rows += c.lookup == FG_LOOKUP_ROWS;
+        selective += c.selective;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
+    CHECK(selective > 10);
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
 }
 

@@ -31,8 +31,7 @@ static bool compile(Case *c, uint64_t seed)
                            FG_LOOKUP_DENSE};
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
-                            .recompute =
-                                random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE,
+                            .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),
                             .memory_bytes = UINT64_MAX};
     if (!fg_machine_load(c->arena, c->diags, "host", &c->machine))
         return false;

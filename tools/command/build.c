@@ -94,7 +94,7 @@ static void push_compiler(FgArena *arena, FgStrVec *argv)
 }
 
 static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *runtime,
-                             const char *c_path, const char *part)
+                             const char *c_path, const char *made)
 {
     FgStrVec argv = {0};
     push_compiler(arena, &argv);
@@ -103,7 +103,7 @@ static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *r
         push_words(arena, &argv, "-shared -fPIC");
     fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
     fg_vec_push(arena, &argv, "-o");
-    fg_vec_push(arena, &argv, part);
+    fg_vec_push(arena, &argv, made);
     fg_vec_push(arena, &argv, c_path);
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
@@ -180,7 +180,7 @@ static bool cuda_ready(FgArena *arena, const FgBuild *build, const char *runtime
 /* The file is C to its end while it has no kernels of its own. nvcc takes every file that it is
  * given for C then, so libraries come by -l. */
 static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *runtime,
-                             const char *c_path, const char *part)
+                             const char *c_path, const char *made)
 {
     FgStrVec argv = {0};
     fg_vec_push(arena, &argv, find_nvcc(arena));
@@ -190,7 +190,7 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
         push_words(arena, &argv, "-shared -Xcompiler -fPIC");
     fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
     fg_vec_push(arena, &argv, "-o");
-    fg_vec_push(arena, &argv, part);
+    fg_vec_push(arena, &argv, made);
     fg_vec_push(arena, &argv, c_path);
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "-L%s", runtime));
@@ -201,20 +201,15 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
 }
 
 static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
-                    const char **out_error)
+                    const char *made, const char **out_error)
 {
-    const char *target = fg_file_target(arena, build->output);
-    const char *part = fg_arena_printf(arena, "%s.part-%ld", target, (long)getpid());
     const char *said = "";
-    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, part)
-                                : host_command(arena, build, runtime, c_path, part);
+    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, made)
+                                : host_command(arena, build, runtime, c_path, made);
     int status = fg_run(arena, argv.data, &said);
-    if (status == 0 && rename(part, target) == 0)
-        return true;
-    remove(part);
     if (status == 0)
-        *out_error = fg_arena_printf(arena, "%s cannot be written", build->output);
-    else if (status < 0)
+        return fg_file_install(arena, made, build->output, out_error);
+    if (status < 0)
         *out_error = fg_arena_printf(arena, "%s did not start: %s", argv.data[0], said);
     else
         *out_error =
@@ -222,6 +217,8 @@ static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, c
     return false;
 }
 
+/* All that the compiler is given lies in a folder that is this user's alone. nvcc runs its parts by
+ * a shell: it sees no name that the user has chosen. */
 bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error)
 {
     const char *runtime = find_runtime(arena, out_error);
@@ -230,10 +227,12 @@ bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char *
     *out_ms = 0;
     if (!folder)
         return false;
-    const char *c_path = fg_arena_printf(arena, "%s/%s", folder, build->name);
+    const char *c_path =
+        fg_arena_printf(arena, "%s/%s", folder, build->cuda ? "program.cu" : build->name);
+    const char *made = fg_arena_printf(arena, "%s/program", folder);
     double start = now_ms();
     bool ok = fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
-              compile(arena, build, runtime, c_path, out_error);
+              compile(arena, build, runtime, c_path, made, out_error);
     *out_ms = now_ms() - start;
     fg_temp_dir_remove(arena, folder);
     return ok;

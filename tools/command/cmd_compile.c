@@ -61,8 +61,15 @@ static const char *emit(FgSession *s, const FgCompiled *c)
     }
     if (c->ledger.unused_bytes)
         rows[n++] = (FgEmitRow){"unused", c->ledger.unused_bytes};
-    FgEmitInfo info = {FG_VERSION,      s->source,         c->fingerprint, c->sim.step_us,
-                       c->memory_bytes, c->reserved_bytes, rows,           n};
+    FgEmitInfo info = {.version = FG_VERSION,
+                       .source = s->source,
+                       .fingerprint = c->fingerprint,
+                       .step_us = c->sim.step_us,
+                       .memory_bytes = c->memory_bytes,
+                       .reserved_bytes = c->reserved_bytes,
+                       .host_memory_bytes = c->host_memory_bytes,
+                       .ledger = rows,
+                       .n_ledger = n};
     FgBuf text;
     fg_buf_init(&text, s->arena);
     fg_emit_c(s->arena, c->module, &info, &text);

@@ -53,6 +53,9 @@ uint32_t fg_flags_choice(const FgFlags *flags, FgFlagId id);
 /* An integer >= 1, or `otherwise` when the flag was not given. fg_flags_parse has checked it. */
 int64_t fg_flags_count(const FgFlags *flags, FgFlagId id, int64_t otherwise);
 double fg_flags_number(const FgFlags *flags, FgFlagId id, double otherwise);
+/* What --offload says: its classes as a set (FgOffload), and whether it is auto. False for a word
+ * that it does not take. */
+bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto);
 /* The flags of a verb, one a line, for help. */
 void fg_flags_help(FgVerb verb, FgBuf *out);
 const char *fg_flag_name(FgFlagId id); /* "--ranks" */

@@ -2,6 +2,7 @@
  * the same everywhere. */
 #include "base/file.h"
 #include "base/str.h"
+#include "ir/ir.h"
 #include "tools/command/command.h"
 
 #include <errno.h>
@@ -145,10 +146,31 @@ static bool is_dim(const char *text)
     return *end == 0 && errno == 0 && n >= 1;
 }
 
+bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto)
+{
+    *out_classes = FG_OFFLOAD_NONE;
+    *out_auto = strcmp(value, "auto") == 0;
+    if (*out_auto || strcmp(value, "none") == 0)
+        return true;
+    for (size_t n; *value; value += n + (value[n] == ',' && value[n + 1])) {
+        uint32_t one = FG_OFFLOAD_OPTIMIZER;
+        n = strcspn(value, ",");
+        while (one & FG_OFFLOAD_ALL && (strlen(fg_offload_name((FgOffload)one)) != n ||
+                                        strncmp(fg_offload_name((FgOffload)one), value, n) != 0))
+            one <<= 1;
+        if (!(one & FG_OFFLOAD_ALL))
+            return false;
+        *out_classes |= one;
+    }
+    return *out_classes != FG_OFFLOAD_NONE;
+}
+
 /* What a value must look like follows from how help shows it. */
 static bool check_value(FgVerb verb, const Flag *flag, const char *value)
 {
     uint64_t bytes;
+    uint32_t classes;
+    bool is_auto;
     const char *wanted = NULL;
     if (*flag->choices && find_choice(flag->choices, value) < 0) {
         fg_usage_error(verb, "%s takes one of: %s; not '%s'", flag->name, flag->choices, value);
@@ -162,6 +184,8 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
         wanted = "a number greater than 0";
     else if (strcmp(flag->value, "ELEMENTS") == 0 && !is_elements(value))
         wanted = "a whole number of elements, such as 5e7";
+    else if (flag == &table[FG_FLAG_offload] && !fg_flags_offload(value, &classes, &is_auto))
+        wanted = "none, auto, or some of optimizer,activations,parameters";
     else if (strcmp(flag->value, "NAME=N") == 0 && !is_dim(value))
         wanted = "NAME=N with N from 1 on";
     else if (strcmp(flag->value, "SIZE") == 0 && (!fg_parse_bytes(value, &bytes) || bytes == 0))

@@ -49,7 +49,8 @@ static FgLevers levers_of(FgArena *arena, const FgCompiled *c)
                     .buckets = plan->buckets.len,
                     .gathers = plan->gathers.len,
                     .kept = c->kept,
-                    .regathered = c->regathered};
+                    .regathered = c->regathered,
+                    .offloaded_bytes = c->ledger.host_bytes};
     for (uint32_t i = 0; i < plan->gathers.len; i++)
         out.ahead += plan->gathers.data[i].ahead > 0;
     for (uint32_t f = 0; f < m->funcs.len; f++) {
@@ -272,7 +273,8 @@ static FgExit find_minimum(FgSession *s, FgFrontier *f, FgCompiled *out_refused)
         return FG_EXIT_INPUT;
     f->minimum_bytes = out_refused->smallest_memory_bytes;
     out_refused->memory_bytes = f->machine_bytes;
-    return f->minimum_bytes > f->limit_bytes ? FG_EXIT_DOES_NOT_FIT : FG_EXIT_OK;
+    bool fits = out_refused->host_fits && f->minimum_bytes <= f->limit_bytes;
+    return fits ? FG_EXIT_OK : FG_EXIT_DOES_NOT_FIT;
 }
 
 FgExit fg_frontier_find(FgSession *s, uint32_t points, FgFrontier *f, FgCompiled *out_refused)

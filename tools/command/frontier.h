@@ -9,10 +9,11 @@
 typedef struct FgLevers {
     const char *plan; /* its name */
     uint32_t buckets;
-    uint32_t gathers, ahead; /* intervals, and those issued ahead of their use */
-    uint32_t kept;           /* gathers saved by keeping buckets from forward to backward */
-    uint32_t regathered;     /* intervals of a bucket beyond its first */
-    uint32_t recomputed;     /* compute nodes that run a second time for backward */
+    uint32_t gathers, ahead;  /* intervals, and those issued ahead of their use */
+    uint32_t kept;            /* gathers saved by keeping buckets from forward to backward */
+    uint32_t regathered;      /* intervals of a bucket beyond its first */
+    uint32_t recomputed;      /* compute nodes that run a second time for backward */
+    uint64_t offloaded_bytes; /* in host memory */
 } FgLevers;
 
 /* A plan that was found. */

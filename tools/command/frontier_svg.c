@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define WIDTH 860.0
 #define HEIGHT 500.0
@@ -13,12 +14,17 @@
 #define BOTTOM 60.0
 #define TICKS 6
 #define GIB 1073741824.0
-#define LINE 14.0 /* between labels that would touch */
-#define WIDE 260.0
+#define LINE 14.0  /* between labels that would touch */
+#define LETTER 6.4 /* mean width, about */
 
 typedef struct Axis {
     double low, high, step; /* in units: GiB, ms */
 } Axis;
+
+/* Where a label stands: from low to high, at y. */
+typedef struct Label {
+    double low, high, y;
+} Label;
 
 typedef struct Plot {
     const FgFrontier *f;
@@ -27,7 +33,7 @@ typedef struct Plot {
     Axis x, y;
     double y_unit; /* microseconds */
     const char *y_name;
-    FG_VEC(double) taken; /* x, y of labels, in turn */
+    FG_VEC(Label) taken;
 } Plot;
 
 /* Text for XML. */
@@ -135,18 +141,20 @@ static void put_axes(Plot *p)
 static void put_label(Plot *p, double x, double y, const char *text)
 {
     bool left = x > WIDTH * 0.65;
-    double at = y - 8.0;
+    double wide = LETTER * (double)strlen(text);
+    Label at = {left ? x - 8.0 - wide : x + 8.0, left ? x - 8.0 : x + 8.0 + wide, y - 8.0};
     for (bool moved = true; moved;) {
         moved = false;
-        for (uint32_t i = 0; i < p->taken.len; i += 2)
-            if (fabs(p->taken.data[i] - x) < WIDE && fabs(p->taken.data[i + 1] - at) < LINE) {
-                at = p->taken.data[i + 1] - LINE - 0.1;
+        for (uint32_t i = 0; i < p->taken.len; i++) {
+            const Label *other = &p->taken.data[i];
+            if (at.low < other->high && other->low < at.high && fabs(other->y - at.y) < LINE) {
+                at.y = other->y - LINE - 0.1;
                 moved = true;
             }
+        }
     }
-    fg_vec_push(p->arena, &p->taken, x);
     fg_vec_push(p->arena, &p->taken, at);
-    put_text(p, left ? x - 8.0 : x + 8.0, at, left ? "end" : "start", text);
+    put_text(p, left ? at.high : at.low, at.y, left ? "end" : "start", text);
 }
 
 static const char *point_text(const Plot *p, const char *what, uint64_t memory,

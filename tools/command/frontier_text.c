@@ -20,9 +20,11 @@ static void put_row(FgArena *arena, const FgFrontier *f, const char *memory,
     const FgLevers *l = &p->levers;
     fg_buf_printf(out, "%11s %10s %10s %7.3f %7.1f %%", memory, fg_bytes_text(arena, p->peak_bytes),
                   fg_us_text(arena, p->step_us), p->step_us / f->fastest_us, 100.0 * over_bound(p));
-    fg_buf_printf(out, " %5u %9s %6u %7u %8u%s%s\n", l->kept,
+    fg_buf_printf(out, " %5u %10s %6u %7u %10s %7u%s%s\n", l->kept,
                   fg_arena_printf(arena, "%u of %u", l->ahead, l->gathers), l->regathered,
-                  l->recomputed, l->buckets, *note ? "  " : "", note);
+                  l->recomputed,
+                  l->offloaded_bytes ? fg_bytes_text(arena, l->offloaded_bytes) : "0", l->buckets,
+                  *note ? "  " : "", note);
 }
 
 /* What the machine, or --memory, has to do with the curve. */
@@ -41,8 +43,9 @@ void fg_frontier_text(const FgSession *s, const FgFrontier *f, FgBuf *out)
     FgArena *arena = s->arena;
     fg_buf_printf(out, "%s   %u rank%s   ", f->graph->name, f->ranks, f->ranks == 1 ? "" : "s");
     put_machine(s, f, out);
-    fg_buf_printf(out, "%11s %10s %10s %7s %9s %5s %9s %6s %7s %8s\n", "--memory", "peak", "step",
-                  "times", "to bound", "kept", "ahead", "again", "recomp.", "buckets");
+    fg_buf_printf(out, "%11s %10s %10s %7s %9s %5s %10s %6s %7s %10s %7s\n", "--memory", "peak",
+                  "step", "times", "to bound", "kept", "ahead", "again", "recomp.", "offloaded",
+                  "buckets");
     for (uint32_t i = 0; i < f->points.len; i++) {
         const FgFrontierPoint *p = &f->points.data[i];
         put_row(arena, f, mib_text(arena, p->memory_bytes), p->plan, fg_frontier_tag_text(p), out);
@@ -55,7 +58,7 @@ void fg_frontier_text(const FgSession *s, const FgFrontier *f, FgBuf *out)
                 "times: of the fastest step; to bound: above the bound of the plan's own nodes; "
                 "kept: gathers saved by\nkeeping buckets from forward to backward; ahead: gathers "
                 "issued before their use; again: gathers beyond\na bucket's first; recomp.: nodes "
-                "that run again for backward\n");
+                "that run again for backward; offloaded: to host memory\n");
 }
 
 /* ---- JSON ---- */
@@ -72,11 +75,12 @@ static void put_plan(FgArena *arena, const FgFrontier *f, const FgFrontierPlan *
         "\"over_bound\": %s, ",
         fg_double_text(arena, p->step_us), fg_double_text(arena, p->step_us / f->fastest_us),
         fg_double_text(arena, p->bound_us), p->bound_engine, fg_double_text(arena, over_bound(p)));
-    fg_buf_printf(out,
-                  "\"levers\": {\"plan\": %s, \"buckets\": %u, \"gathers\": %u, \"ahead\": %u, "
-                  "\"kept\": %u, \"regathered\": %u, \"recomputed\": %u}",
-                  fg_quoted(arena, l->plan), l->buckets, l->gathers, l->ahead, l->kept,
-                  l->regathered, l->recomputed);
+    fg_buf_printf(
+        out,
+        "\"levers\": {\"plan\": %s, \"buckets\": %u, \"gathers\": %u, \"ahead\": %u, "
+        "\"kept\": %u, \"regathered\": %u, \"recomputed\": %u, \"offloaded_bytes\": %" PRIu64 "}",
+        fg_quoted(arena, l->plan), l->buckets, l->gathers, l->ahead, l->kept, l->regathered,
+        l->recomputed, l->offloaded_bytes);
 }
 
 void fg_frontier_json(const FgFrontier *f, FgBuf *out)

@@ -15,13 +15,12 @@ static void put_double(FgBuf *out, const char *key, double value)
                   isfinite(value) ? fg_double_text(out->arena, value) : "null");
 }
 
-static void put_ledger(FgBuf *out, const FgLedger *ledger)
+static void put_classes(FgBuf *out, const char *key, const uint64_t *by_class)
 {
-    fg_buf_puts(out, "  \"ledger\": {");
+    fg_buf_printf(out, "  \"%s\": {", key);
     for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++)
-        fg_buf_printf(out, "\"%s\": %" PRIu64 ", ", fg_mem_class_name((FgMemClass)i),
-                      ledger->by_class[i]);
-    fg_buf_printf(out, "\"unused\": %" PRIu64 "},\n", ledger->unused_bytes);
+        fg_buf_printf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", fg_mem_class_name((FgMemClass)i),
+                      by_class[i]);
 }
 
 static void put_times(FgBuf *out, const FgCompiled *compiled)
@@ -56,12 +55,19 @@ void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms,
     put_u64(out, "peak_bytes", ledger->peak_bytes);
     fg_buf_printf(out, "  \"peak_phase\": %s,\n",
                   fg_quoted(arena, ledger->peak_phase ? ledger->peak_phase : ""));
-    put_ledger(out, ledger);
+    put_classes(out, "ledger", ledger->by_class);
+    fg_buf_printf(out, ", \"unused\": %" PRIu64 "},\n", ledger->unused_bytes);
+    put_u64(out, "host_memory_bytes", c->host_memory_bytes);
+    put_u64(out, "host_bytes", ledger->host_bytes);
+    put_classes(out, "host_ledger", ledger->host_by_class);
+    fg_buf_puts(out, "},\n");
     put_u64(out, "arena_bytes", ledger->arena_bytes);
     put_u64(out, "arena_bound_bytes", ledger->arena_bound_bytes);
     put_double(out, "step_us", c->sim.step_us);
     put_double(out, "bound_us", c->sim.bound_us);
-    put_double(out, "exposed_us", c->sim.exposed_gather_us + c->sim.exposed_reduce_us);
+    put_double(out, "exposed_us",
+               c->sim.exposed_gather_us + c->sim.exposed_reduce_us + c->sim.exposed_host_us);
+    put_double(out, "exposed_host_us", c->sim.exposed_host_us);
     put_double(out, "slowed_us", c->sim.slowed_us);
     put_u64(out, "gathers", c->sim.gathers);
     put_u64(out, "gather_bytes", c->sim.gather_bytes);

@@ -152,7 +152,12 @@ FgCompileOptions fg_session_options(const FgSession *session)
 {
     FgCompileOptions options = {.memory_bytes = UINT64_MAX, .zero3 = zero3_of(session->flags)};
     options.schedule = (FgSchedule)fg_flags_choice(session->flags, FG_FLAG_schedule);
-    options.recompute = (FgRecompute)fg_flags_choice(session->flags, FG_FLAG_recompute);
+    static const FgRecompute recompute[] = {FG_RECOMPUTE_AUTO, FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL,
+                                            FG_RECOMPUTE_SELECTIVE};
+    options.recompute = recompute[fg_flags_choice(session->flags, FG_FLAG_recompute)];
+    if (session->flags->values[FG_FLAG_offload])
+        fg_flags_offload(session->flags->values[FG_FLAG_offload], &options.offload,
+                         &options.offload_auto);
     if (session->flags->values[FG_FLAG_memory])
         fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
     return options;
@@ -160,6 +165,12 @@ FgCompileOptions fg_session_options(const FgSession *session)
 
 FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out)
 {
+    if (options->offload && !fg_machine_host_bytes(&session->machine))
+        return fg_session_fail(session, fg_arena_printf(session->arena,
+                                                        "machine '%s' offers no host memory to "
+                                                        "offload to: give it \"host_memory\", "
+                                                        "\"stash\" and \"fetch\" in a machine file",
+                                                        session->machine.name));
     if (!fg_compile(session->arena, session->graph, &session->machine, &session->numerics, options,
                     out)) {
         fg_session_flush(session);

@@ -147,7 +147,7 @@ class Explain:
         """Each gather: where it stands, why it starts when it does, who needs it, what stops it."""
         data = self.data("layers.1", *words)
         gathers = [n for n in data["nodes"] if n["op"] == "gather"]
-        require(gathers and any(n["op"] == "adamw" for n in data["nodes"]), f"{[n['name'] for n in data['nodes']]}")
+        require(gathers and any(n["op"].startswith("adamw") for n in data["nodes"]), f"{[n['name'] for n in data['nodes']]}")
         for n in gathers:
             awaited = n["starts"]
             require(awaited["why"] in ("start", "engine", "data", "overwrite", "memory"), f"{awaited}")
@@ -208,7 +208,7 @@ def main():
             cases.run(f"{name}: the frontier as a plot", f.svg)
             cases.run(f"{name}: --memory ends the curve", f.limited)
     e = Explain(tools, "tiny-llama", ("--ranks", 2, "--zero3", "minimal"))
-    for words in ((), ("--schedule", "zero3"), ("--accumulate", 4), ("--clip", "1.0"), ("--schedule", "minimum")):
+    for words in ((), ("--schedule", "zero3"), ("--accumulate", 4), ("--clip", "1.0"), ("--schedule", "minimum"), ("--offload", "optimizer")):
         cases.run(f"tiny-llama {' '.join(map(str, words))}: figures of a step add up", e.summary, *words)
         cases.run(f"tiny-llama {' '.join(map(str, words))}: a bucket explained", e.bucket, *words)
     cases.run("tiny-llama: ways to name a node", e.ways)

@@ -130,7 +130,7 @@ static void put_gather(const Text *t, const FgStory *s)
         fg_buf_puts(t->out,
                     "            the step's start decides: nothing of a step runs before it\n");
     else
-        fg_buf_puts(t->out, "            the update of its slice decides\n");
+        fg_buf_puts(t->out, "            what writes its slice decides\n");
     put_room(t, s);
 }
 

@@ -137,24 +137,33 @@ static void put_axes(Plot *p)
 }
 
 /* ---- curve ---- */
-/* A label beside (x, y), moved up until it touches no other. */
-static void put_label(Plot *p, double x, double y, const char *text)
+/* Moves a label off the others, by lines. */
+static void make_room(const Plot *p, Label *at, double line)
 {
-    bool left = x > WIDTH * 0.65;
-    double wide = LETTER * (double)strlen(text);
-    Label at = {left ? x - 8.0 - wide : x + 8.0, left ? x - 8.0 : x + 8.0 + wide, y - 8.0};
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t i = 0; i < p->taken.len; i++) {
             const Label *other = &p->taken.data[i];
-            if (at.low < other->high && other->low < at.high && fabs(other->y - at.y) < LINE) {
-                at.y = other->y - LINE - 0.1;
+            if (at->low < other->high && other->low < at->high && fabs(other->y - at->y) < LINE) {
+                at->y = other->y + line;
                 moved = true;
             }
         }
     }
+}
+
+/* A label beside (x, y): above it for what the curve lies below, below it and to the left for
+ * points of the curve, which falls. */
+static void put_label(Plot *p, double x, double y, bool below, const char *text)
+{
+    double wide = LETTER * (double)strlen(text), low = x + 8.0;
+    if (below || x > WIDTH * 0.65)
+        low = x - 8.0 - wide;
+    low = low < LEFT + 8.0 ? LEFT + 8.0 : low;
+    Label at = {low, low + wide, below ? y + 16.0 : y - 8.0};
+    make_room(p, &at, below ? LINE + 0.1 : -LINE - 0.1);
     fg_vec_push(p->arena, &p->taken, at);
-    put_text(p, left ? at.high : at.low, at.y, left ? "end" : "start", text);
+    put_text(p, at.low, at.y, "start", text);
 }
 
 static const char *point_text(const Plot *p, const char *what, uint64_t memory,
@@ -187,7 +196,7 @@ static void put_curve(Plot *p)
                       x, y,
                       escaped(p->arena, point_text(p, tag, point->memory_bytes, point->plan)));
         if (*tag)
-            put_label(p, x, y, point_text(p, tag, point->memory_bytes, point->plan));
+            put_label(p, x, y, i > 0, point_text(p, tag, point->memory_bytes, point->plan));
     }
 }
 
@@ -198,7 +207,7 @@ static void put_marks(Plot *p)
         double x = x_at(p, (double)m->plan.needs_bytes), y = y_at(p, m->plan.step_us);
         fg_buf_printf(p->out, "<path class=\"mark\" d=\"M%.1f %.1f l5 5 l-5 5 l-5 -5 z\"/>\n", x,
                       y - 5.0);
-        put_label(p, x, y, point_text(p, m->name, m->plan.needs_bytes, &m->plan));
+        put_label(p, x, y, false, point_text(p, m->name, m->plan.needs_bytes, &m->plan));
     }
 }
 

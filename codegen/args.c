@@ -2,6 +2,7 @@
  * its kind or, with a node at hand, its value. */
 #include "codegen/args.h"
 
+#include "codegen/custom.h"
 #include "codegen/layout.h"
 
 #include <math.h>
@@ -255,7 +256,7 @@ static const char *term_kinds(const FgOpInfo *info, const Term *term)
         return info->attrs[attr].kind == FG_ATTR_FLOAT  ? "f"
                : info->attrs[attr].kind == FG_ATTR_INTS ? NULL
                                                         : "i";
-    if (word_is(term->head, "ws"))
+    if (word_is(term->head, "ws") || word_is(term->head, "operands"))
         return "ii";
     if (word_is(term->head, "bucket") || word_is(term->head, "elements"))
         return "i";
@@ -376,6 +377,8 @@ static FgArg attr_arg(const Eval *eval, int index)
     const FgAttr *attr = &eval->node->attrs[index];
     if (spec->kind == FG_ATTR_FLOAT)
         return float_arg(attr->f);
+    if (spec->kind == FG_ATTR_TEXT)
+        return int_arg(fg_custom_index(eval->cx, eval->node));
     if (spec->kind == FG_ATTR_WORD)
         return int_arg(choice_index(spec->choices, attr->word));
     return int_arg((uint64_t)attr->i);
@@ -429,6 +432,9 @@ void fg_node_args(FgArgsCx *cx, const FgNode *node, FgArgs *out)
         if (word_is(term.head, "ws") && !term.is_call) {
             fg_vec_push(cx->arena, out, int_arg(cx->workspace));
             fg_vec_push(cx->arena, out, ((FgArg){.u = cx->workspace_bytes}));
+        } else if (word_is(term.head, "operands") && !term.is_call) {
+            fg_vec_push(cx->arena, out, int_arg(fg_custom_operands(cx, node)));
+            fg_vec_push(cx->arena, out, int_arg((uint64_t)node->n_operands + node->n_results));
         } else {
             FgArg arg = term.is_call ? call_arg(&eval, &term) : plain_arg(&eval, &term);
             fg_vec_push(cx->arena, out, arg);

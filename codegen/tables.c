@@ -1,6 +1,7 @@
 /* The static const tables of the emitted file, one row a line, and the FgRtProgram that names them.
  * A table without rows is left out and its pointer is 0. */
 #include "codegen/ctext.h"
+#include "codegen/custom.h"
 #include "codegen/parts.h"
 
 #include <inttypes.h>
@@ -41,7 +42,7 @@ static void put_dims(FgBuf *out, const FgType *type, const char *name)
     fg_buf_puts(out, " */\n");
 }
 
-/* Shapes of parameters, then of inputs. */
+/* Shapes of parameters, then of inputs, then of operands of custom functions. */
 static void put_shapes(FgEmit *emit, FgBuf *out)
 {
     const FgModule *m = emit->module;
@@ -50,6 +51,8 @@ static void put_shapes(FgEmit *emit, FgBuf *out)
         n += m->params.data[i].type->rank;
     for (uint32_t i = 0; i < m->inputs.len; i++)
         n += m->inputs.data[i].type->rank;
+    emit->dims_operands = n;
+    n += emit->args.operand_dims.len;
     emit->has_dims = n > 0;
     if (n == 0)
         return;
@@ -58,6 +61,7 @@ static void put_shapes(FgEmit *emit, FgBuf *out)
         put_dims(out, m->params.data[i].type, m->params.data[i].name);
     for (uint32_t i = 0; i < m->inputs.len; i++)
         put_dims(out, m->inputs.data[i].type, m->inputs.data[i].name);
+    fg_emit_operand_dims(emit, out);
     fg_buf_puts(out, "};\n\n");
 }
 
@@ -268,6 +272,7 @@ void fg_emit_tables(FgEmit *emit, FgBuf *out)
     put_nodes(emit, out);
     put_ledger(emit, out);
     put_layouts(emit, out);
+    fg_emit_operands(emit, out);
 }
 
 /* ---- the program ---- */
@@ -384,6 +389,8 @@ void fg_emit_program(FgEmit *emit, FgBuf *out)
     put_table(out, "nodes", emit->calls.len > 0, emit->calls.len);
     put_table(out, "ledger", emit->info->n_ledger > 0, emit->info->n_ledger);
     put_table(out, "layouts", emit->args.layouts.len > 0, emit->args.layouts.len);
+    put_table(out, "customs", emit->args.customs.len > 0, emit->args.customs.len);
+    put_table(out, "operands", emit->args.operands.len > 0, emit->args.operands.len);
     if (emit->has_bucket_params)
         fg_buf_puts(out, "    .bucket_params = bucket_params,\n");
     if (emit->has_dims)

@@ -70,7 +70,8 @@ typedef enum FgAttrKind {
     FG_ATTR_FLOAT,
     FG_ATTR_BOOL,
     FG_ATTR_INTS,
-    FG_ATTR_WORD
+    FG_ATTR_WORD,
+    FG_ATTR_TEXT
 } FgAttrKind;
 
 typedef struct FgAttr {
@@ -79,7 +80,7 @@ typedef struct FgAttr {
     double f;  /* FLOAT */
     const int64_t *ints; /* INTS */
     uint32_t n_ints;
-    const char *word; /* WORD: one of the row's choices; interned */
+    const char *word; /* WORD: one of the row's choices; TEXT: any; interned */
 } FgAttr;
 
 /* ---- nodes and values ---- */
@@ -335,7 +336,8 @@ void fg_node_set_int(FgModule *module, FgNode *node, const char *attr,
 void fg_node_set_float(FgModule *module, FgNode *node, const char *attr, double value);
 void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const int64_t *values,
                       uint32_t n);
-void fg_node_set_word(FgModule *module, FgNode *node, const char *attr, const char *word);
+void fg_node_set_word(FgModule *module, FgNode *node, const char *attr,
+                      const char *word); /* WORD and TEXT */
 const FgAttr *fg_node_attr(const FgNode *node, const char *attr); /* a missing name is our bug */
 /* Infers result types, makes the results ("hint", "hint_1", ...), appends the node to the order.
  * Returns the first result's id, or FG_NO_ID after an error in the diagnostics (bad shapes) or for

@@ -115,6 +115,11 @@ static bool parse_attr_value(FgParser *p, const FgAttrSpec *spec, FgAttr *attr)
         attr->i = strcmp(word, "true") == 0;
         return attr->i || strcmp(word, "false") == 0 ||
                fg_parse_error(p, loc, "'%s' is not true or false", word);
+    case FG_ATTR_TEXT:
+        if (!fg_parse_string(p, &word))
+            return false;
+        attr->word = fg_intern(p->m->intern, word);
+        return true;
     case FG_ATTR_WORD:
         if (!fg_parse_word(p, "a word", &attr->word))
             return false;

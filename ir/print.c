@@ -43,6 +43,8 @@ bool fg_attr_is_default(const FgAttrSpec *spec, const FgAttr *attr)
         return attr->f == spec->number;
     if (spec->kind == FG_ATTR_INTS)
         return attr->n_ints == 0;
+    if (spec->kind == FG_ATTR_TEXT)
+        return !*attr->word;
     if (spec->kind == FG_ATTR_WORD) {
         size_t n = strcspn(spec->choices, " ");
         return strlen(attr->word) == n && memcmp(attr->word, spec->choices, n) == 0;
@@ -347,6 +349,9 @@ static void print_attr_value(FgBuf *out, const FgAttrSpec *spec, const FgAttr *a
         break;
     case FG_ATTR_WORD:
         fg_buf_puts(out, attr->word);
+        break;
+    case FG_ATTR_TEXT:
+        fg_buf_puts(out, fg_quoted(out->arena, attr->word));
         break;
     }
 }

@@ -17,7 +17,7 @@ static bool is_optional(const char *words, uint32_t i)
         p += n;
         p += strspn(p, " ");
         if (!*p)
-            return true; /* one of "xs..." */
+            return false; /* one of "xs..." */
     }
 }
 
@@ -26,6 +26,8 @@ static bool verify_counts(FgVerifier *v, const FgNode *node)
     const FgOpInfo *info = fg_op_info(node->op);
     uint32_t min, max, n_results;
     fg_op_arity(node->op, &min, &max, &n_results);
+    if (node->attrs)
+        n_results = fg_node_results(node);
     if (node->n_operands < min || node->n_operands > max) {
         fg_verify_fail_node(v, node, "the op takes the operands '%s', %u are given", info->operands,
                             node->n_operands);

@@ -264,6 +264,37 @@ static uint64_t choice(const char *choices, const char *word)
     return UINT64_MAX;
 }
 
+/* The row of the custom function of that name. */
+static void want_custom(Cx *cx, const char *function)
+{
+    uint64_t row = next_arg(cx)->u;
+    if (row >= cx->tables->customs.len || strcmp(cx->tables->customs.data[row]->name, function))
+        wrong(cx, fg_arena_printf(cx->arena, "it calls another function than %s", function));
+}
+
+/* Rows of the table of operands: each is a value of the plan, with its place, dtype and shape. */
+static void want_operands(Cx *cx)
+{
+    uint32_t n = cx->node->n_operands, all = n + cx->node->n_results;
+    uint64_t first = next_arg(cx)->u;
+    want_whole(cx, all);
+    for (uint32_t i = 0; !cx->wrong && i < all; i++) {
+        uint32_t value = i < n ? cx->node->operands[i] : cx->node->results[i - n];
+        const FgType *type = cx->plan->values.data[value].type;
+        const FgRbOperand *row = &cx->tables->operands.data[first + i];
+        uint64_t rank = fg_rb_cell(cx->tables->operand_rows, (uint32_t)first + i, "rank")->u;
+        uint64_t at = fg_rb_cell(cx->tables->operand_rows, (uint32_t)first + i, "dims_first")->u;
+        bool same = row->offset == address_of(cx->plan, value) &&
+                    row->dtype == (uint64_t)type->dtype && row->written == (i >= n) &&
+                    rank == type->rank;
+        for (uint32_t d = 0; same && d < type->rank; d++)
+            same = cx->tables->dims->cells[at + d].u == (uint64_t)type->dims[d];
+        if (!same)
+            wrong(cx, fg_arena_printf(cx->arena,
+                                      "operand %u is another value, or has another shape", i));
+    }
+}
+
 static bool attribute(Cx *cx, const char *word)
 {
     for (uint32_t i = 0; i < cx->info->n_attrs; i++) {
@@ -272,6 +303,8 @@ static bool attribute(Cx *cx, const char *word)
             continue;
         if (spec->kind == FG_ATTR_FLOAT)
             want_real(cx, cx->node->attrs[i].f);
+        else if (spec->kind == FG_ATTR_TEXT)
+            want_custom(cx, cx->node->attrs[i].word);
         else if (spec->kind == FG_ATTR_WORD)
             want_whole(cx, choice(spec->choices, cx->node->attrs[i].word));
         else
@@ -358,6 +391,8 @@ static void one(Cx *cx, const char *word)
         want_whole(cx, address_of(cx->plan, value));
     else if (attribute(cx, word))
         return;
+    else if (!strcmp(word, "operands"))
+        want_operands(cx);
     else if (!strcmp(word, "ws"))
         workspace(cx);
     else if (!strcmp(word, "bucket"))

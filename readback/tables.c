@@ -333,6 +333,60 @@ static void read_buckets(Cx *cx)
                  cx->out->params.data[i].name);
 }
 
+/* ---- custom functions ---- */
+
+/* Rows that name a declared function and what hands calls on to it; each once. */
+static void read_customs(Cx *cx)
+{
+    const FgRbTable *table = table_of(cx, "customs", "FgRtCustom", "n_customs");
+    for (uint32_t i = 0; table && i < table->n_rows; i++) {
+        const FgRbCustomFn *function = fg_rb_custom(cx->source, text(cx, table, i, "name"));
+        const FgRbCell *call = fg_rb_cell(table, i, "call");
+        uint64_t inputs = whole(cx, table, i, "n_inputs"), all = 0;
+        if (!function || call->kind != FG_RB_NAME || !function->caller ||
+            strcmp(call->text, function->caller)) {
+            FAIL(cx, row_place(table, i), "it names no user's function, or another one's call");
+            continue;
+        }
+        if (__builtin_add_overflow(inputs, whole(cx, table, i, "n_outputs"), &all) ||
+            all != function->n_operands)
+            FAIL(cx, row_place(table, i), "%s takes %u operands and results, not %llu",
+                 function->name, function->n_operands, (unsigned long long)all);
+        for (uint64_t k = 0; cx->ok && k < function->n_operands; k++)
+            if (function->constant[k] != (k < inputs))
+                FAIL(cx, row_place(table, i), "operands of %s are const, its results are not",
+                     function->name);
+        for (uint32_t k = 0; k < cx->out->customs.len; k++)
+            if (cx->out->customs.data[k] == function)
+                FAIL(cx, row_place(table, i), "a second row for %s", function->name);
+        fg_vec_push(cx->arena, &cx->out->customs, function);
+    }
+    for (uint32_t i = 0; cx->ok && i < cx->source->customs.len; i++)
+        if (cx->out->customs.len != cx->source->customs.len)
+            FAIL(cx, cx->source->customs.data[i].loc, "a declared function is in no table");
+}
+
+static void read_operands(Cx *cx, const FgRbTable *dims)
+{
+    const FgRbTable *table = table_of(cx, "operands", "FgRtOperand", "n_operands");
+    cx->out->operand_rows = table;
+    for (uint32_t i = 0; table && i < table->n_rows; i++) {
+        FgRbOperand row = {.dtype = whole(cx, table, i, "dtype"),
+                           .offset = whole(cx, table, i, "offset"),
+                           .elements = whole(cx, table, i, "elements"),
+                           .written = whole(cx, table, i, "written") != 0,
+                           .loc = row_place(table, i)};
+        uint64_t size = fg_rb_dtype_bytes(row.dtype);
+        check_shape(cx, table, i, dims);
+        if (whole(cx, table, i, "written") > 1)
+            FAIL(cx, row.loc, "an operand is written (1) or read (0)");
+        if (!size || __builtin_mul_overflow(row.elements, size, &row.bytes) ||
+            row.offset > UINT64_MAX - row.bytes)
+            FAIL(cx, row.loc, "an operand of no dtype, or too large");
+        fg_vec_push(cx->arena, &cx->out->operands, row);
+    }
+}
+
 /* ---- inputs and accumulators ---- */
 
 static void read_inputs(Cx *cx, const FgRbTable *dims)
@@ -386,6 +440,8 @@ bool fg_rb_tables(const FgRbSource *source, FgRbTables *out)
     if (cx.ok)
         read_buckets(&cx);
     read_inputs(&cx, dims);
+    read_customs(&cx);
+    read_operands(&cx, dims);
     read_accumulators(&cx);
     check_states(&cx);
     return cx.ok;

@@ -411,6 +411,32 @@ static void check_clip(Cx *cx, const FgRbCall *call, FgTraceKind kind)
         FAIL(cx, call->loc, "there is no set %llu of scalars", (unsigned long long)set);
 }
 
+/* The function takes what the rows of its operands hold: as many, of its types, operands before
+ * results. */
+static void check_custom(Cx *cx, const FgRbCall *call)
+{
+    const FgRbTables *tables = cx->tables;
+    uint64_t function = fg_rb_arg(call, "function", 0), first = fg_rb_arg(call, "first", 0);
+    if (strcmp(call->entry->name, "custom"))
+        return;
+    if (function >= tables->customs.len) {
+        FAIL(cx, call->loc, "there is no custom function %llu", (unsigned long long)function);
+        return;
+    }
+    const FgRbCustomFn *to = tables->customs.data[function];
+    if (fg_rb_arg(call, "count", 0) != to->n_operands) {
+        FAIL(cx, call->loc, "%s takes %u operands and results, not %llu", to->name, to->n_operands,
+             (unsigned long long)fg_rb_arg(call, "count", 0));
+        return;
+    }
+    for (uint32_t i = 0; i < to->n_operands; i++) {
+        const FgRbOperand *row = &tables->operands.data[first + i];
+        if (row->dtype != to->dtypes[i] || row->written == to->constant[i])
+            FAIL(cx, row->loc, "operand %u of %s has another element type, or another direction", i,
+                 to->name);
+    }
+}
+
 static void work(Cx *cx, const Body *body, uint32_t index)
 {
     const FgRbCall *call = &body->func->calls.data[index];
@@ -424,6 +450,7 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     check_args(cx, call);
     check_clip(cx, call, names->kind);
     check_lookup(cx, call, names->kind);
+    check_custom(cx, call);
     if (!cx->ok)
         return;
     const FgRbNode *origin = &cx->tables->nodes.data[fg_rb_arg(call, "node", 0)];

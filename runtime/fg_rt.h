@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "fg_custom.h"
+
 #define FG_RT_ABI 3
 #define FG_RT_NONE UINT64_MAX /* an operand that is not there */
 /* Offsets from here on lie in the rank's host memory, a second allocation: pinned where there is a
@@ -137,6 +139,13 @@ typedef struct FgRtLedgerRow {
     uint64_t bytes;
 } FgRtLedgerRow;
 
+/* A function of the user's: `call` hands it its operands. */
+typedef struct FgRtCustom {
+    const char *name;
+    FgCustomFn *call;
+    uint32_t n_inputs, n_outputs;
+} FgRtCustom;
+
 typedef void FgRtBody(FgRtCx *cx);
 
 typedef struct FgRtProgram {
@@ -159,7 +168,7 @@ typedef struct FgRtProgram {
     const FgRtNode *nodes;
     const FgRtLedgerRow *ledger; /* at the peak */
     const uint32_t *bucket_params;
-    const int64_t *dims;    /* shapes of parameters and inputs */
+    const int64_t *dims;    /* shapes of parameters, inputs, operands of custom functions */
     const int64_t *layouts; /* of strided calls: see fg_rt_calls.def */
     const char *const *tied;
     uint32_t n_params, n_buckets, n_inputs, n_nodes, n_ledger, n_layouts, n_events;
@@ -168,6 +177,10 @@ typedef struct FgRtProgram {
     FgRtBody *first, *middle, *last; /* accumulate > 1: first, (accumulate - 2) times middle, last;
                                         otherwise `first` alone */
     FgRtBody *flush;                 /* the pending update; NULL without clipping */
+    /* Read by fg_rt_custom alone: programs that do not call it need not have them. */
+    const FgRtCustom *customs;
+    const FgRtOperand *operands; /* of all calls of custom functions */
+    uint32_t n_customs, n_operands;
 } FgRtProgram;
 
 /* What the emitted file defines. */

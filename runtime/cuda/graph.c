@@ -2,7 +2,7 @@
  * prologue and flush run rarely and are made call by call.
  *
  * Before anything is captured, a rehearsal makes every call that plans something of its own
- * (products, attention) once, on an arena of zeros: what libraries load and choose, they do then.
+ * (products, attention, functions of the user) once, on an arena of zeros: what libraries load and choose, they do then.
  * No update runs and no state is touched. Capturing itself executes nothing. */
 #include "runtime/cuda/core.h"
 

@@ -48,6 +48,19 @@ def as_host(p, *options):
     same_bytes(checkpoint(saves[0]), checkpoint(saves[1]), "checkpoints")
 
 
+def custom(p):
+    """Custom functions, called with a stream, captured and launched; their kernels are the host twins."""
+    tools, model = p.tools, p.tools.example("custom-activation.json")
+    host, cuda, runs = tools.path("custom", "host"), tools.path("custom", "cuda"), []
+    tools.call(tools.foregather, "compile", model, "--ranks", 2, "-o", host)
+    pretend_program(tools, model, ("--ranks", 2), cuda, sources=(tools.example("custom-activation.c"),))
+    for program, options in ((host, ()), (cuda, ("--local-ranks", 2))):
+        log = program + ".jsonl"
+        tools.call(*p.command(program, "--steps", 3, "--log", log, *options))
+        runs.append(steps(log))
+    require(runs[0] == runs[1], f"losses differ: {runs[0]} against {runs[1]}")
+
+
 def gradients(p):
     a, b = p.tools.path("a.grads"), p.tools.path("b.grads")
     p.tools.call(*p.command(p.host, "--dump-grads", a))
@@ -200,6 +213,7 @@ def main():
     cases.run("processes: call by call as in graphs", as_host, p, "--no-graph")
     cases.run("processes: released memory is poisoned", as_host, p, "--poison")
     cases.run("processes: poison is seen", poisons, p)
+    cases.run("processes: custom functions", custom, p)
     cases.run("processes: gradients", gradients, p)
     cases.run("processes: resume", resumes, p)
     cases.run("processes: profile", profiles, p)

@@ -5,6 +5,7 @@
 #include "frontend/machine.h"
 #include "frontend/model.h"
 #include "passes/compile.h"
+#include "readback/signature.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,13 +21,21 @@ static bool say(FgDiags *diags, FgArena *arena, const char *what)
     return false;
 }
 
+static bool read_signature(void *user, FgArena *arena, const FgSignatureRequest *request,
+                           FgSignature *out, const char **out_error, FgLoc *out_loc)
+{
+    return fg_signature_read(user, arena, request, out, out_error, out_loc);
+}
+
 static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
 {
     FgDiags *diags = fg_diags_new(arena);
     FgMachine machine;
     FgNumerics numerics = {v->precision, v->precision,  v->accumulate > 1 ? FG_F32 : v->precision,
                            v->clip,      v->accumulate, FG_LOOKUP_DENSE};
-    FgModelOptions options = {.numerics = numerics};
+    static char include[] = INCLUDE;
+    FgModelOptions options = {
+        .numerics = numerics, .read_signature = read_signature, .signature_user = include};
     FgCompileOptions how = {
         .schedule = v->schedule, .recompute = v->recompute, .memory_bytes = UINT64_MAX};
     if (!fg_machine_load(arena, diags, v->machine ? v->machine : "host", &machine))

@@ -32,10 +32,14 @@ static const Variant variants[] = {
      "mlp for 2 T4, bf16, clip, 2 micro-steps", "2xT4"},
     {"examples/tiny-llama.json", FG_SCHEDULE_COMPILED, 4, FG_BF16, 1.0, 1, FG_RECOMPUTE_NONE,
      "tiny-llama for 4 H200, bf16, clip", "4xH200"},
+    {"examples/custom-activation.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 0, 1, FG_RECOMPUTE_FULL,
+     "custom-activation, bf16, recompute", NULL},
+    {"examples/custom-activation.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 1.0, 2, FG_RECOMPUTE_NONE,
+     "custom-activation, bf16, clip, 2 micro-steps", NULL},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 /* At most so many mutants of a kind in the suite: more of the small programs. */
-static const uint32_t samples[N_VARIANTS] = {18, 18, 14, 13, 5, 4, 18, 4};
+static const uint32_t samples[N_VARIANTS] = {18, 18, 14, 13, 5, 4, 18, 4, 6, 4};
 
 typedef struct Count {
     uint32_t places, tried, alone, with_plan;

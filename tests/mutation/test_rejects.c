@@ -120,6 +120,74 @@ static const Edit strided_edits[] = {
      "its operands differ in size, and it has no layout", false},
 };
 
+/* custom.c, and what the tables and calls of custom functions must keep to. */
+static const Variant custom = {"examples/custom-activation.json",
+                               FG_SCHEDULE_COMPILED,
+                               2,
+                               FG_F32,
+                               0,
+                               1,
+                               FG_RECOMPUTE_NONE,
+                               "custom-activation",
+                               NULL};
+
+#define DECLARED "void custom_relu2_f32(const float *, const float *, float *, const FgCustom *);"
+#define CALLED                                                                                     \
+    "    custom_relu2_f32(fg_custom_in(call, 0), fg_custom_in(call, 1), fg_custom_out(call, 2), "  \
+    "call);"
+static const Edit custom_edits[] = {
+    {DECLARED, DECLARED "\nvoid other(const float *, const FgCustom *);", "a declaration", false},
+    {DECLARED, DECLARED "\n" DECLARED, "a second declaration of this function", false},
+    {DECLARED, "static " DECLARED, "the compiler says: function", false},
+    {DECLARED, DECLARED "\nvoid custom_more(const float *, const FgCustom *);",
+     "a declared function is in no table", false},
+    {"{\"custom_relu2_back_f32\", call_custom_relu2_back_f32, 3, 2}",
+     "{\"custom_relu2_f32\", call_custom_relu2_f32, 2, 1}", "a second row for custom_relu2_f32",
+     false},
+    {DECLARED, "int custom_relu2_f32(const float *, const float *, float *, const FgCustom *);",
+     "a user's function returns nothing", false},
+    {DECLARED, "void custom_relu2_f32(const float *, const float *, float *, FgCustom *);",
+     "the compiler says: passing", false},
+    {DECLARED, "void custom_relu2_f32(const float *, const float *, float *, const void *);",
+     "the last parameter of a user's function", false},
+    {DECLARED, "void custom_relu2_f32(const char *, const float *, float *, const FgCustom *);",
+     "a parameter that is no pointer to elements", false},
+    {DECLARED, "void custom_relu2_f32(volatile float *, const float *, float *, const FgCustom *);",
+     "the compiler says:", false},
+    {"static void call_custom_relu2_f32(", "void call_custom_relu2_f32(",
+     "a function that is no 'static void NAME(const FgCustom *call)'", false},
+    {CALLED, CALLED "\n" CALLED, "it does more than to hand its call on", false},
+    {CALLED, "    fg_custom_in(call, 0);", "it calls something that is no user's function", false},
+    {CALLED,
+     "    custom_relu2_f32(fg_custom_in(call, 1), fg_custom_in(call, 0), fg_custom_out(call, 2), "
+     "call);",
+     "it does not hand the operands on in their order", false},
+    {"static void call_custom_relu2_back_f32",
+     "static void call_again(const FgCustom *call)\n{\n" CALLED "\n}\n\n"
+     "static void call_custom_relu2_back_f32",
+     "a second function that hands calls on", false},
+    {"{\"custom_relu2_f32\", call_custom_relu2_f32,", "{\"custom_relu2_f32\", 0,",
+     "a constant for a field is expected", false},
+    {"{\"custom_relu2_f32\", call_custom_relu2_f32,",
+     "{\"custom_relu2_f32\", call_custom_relu2_back_f32,",
+     "it names no user's function, or another one's call", false},
+    {"call_custom_relu2_f32, 2, 1}", "call_custom_relu2_f32, 2, 2}",
+     "takes 3 operands and results, not 4", false},
+    {"call_custom_relu2_f32, 2, 1}", "call_custom_relu2_f32, 1, 2}",
+     "operands of custom_relu2_f32 are const", false},
+    {"    {\"custom_relu2_f32\", call_custom_relu2_f32, 2, 1},\n", "", "but the table has 1 rows",
+     false},
+    {".n_customs = 2", ".n_customs = 3", "but the table has 2 rows", false},
+    {"    {FG_RT_F32, 0, ", "    {FG_RT_BF16, 0, ", "another element type", false},
+    {"    {FG_RT_F32, 0, ", "    {9, 0, ", "an operand of no dtype", false},
+    {"    {FG_RT_F32, 1, ", "    {FG_RT_F32, 2, ", "an operand is written (1) or read (0)", false},
+    {"    {FG_RT_F32, 0, ", "    {FG_RT_F32, 1, ", "another direction", false},
+    {"fg_rt_custom(cx, ", "fg_rt_custom(cx, 0 * ", "calls fg_rt_custom", true},
+    {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 7, 0, 3);", "there is no custom function 7", false},
+    {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 0, 2);", "takes 3 operands", false},
+    {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 900, 3);", "its operands are none", false},
+};
+
 static const char *edited(FgArena *arena, const char *text, const Edit *edit, int *failures)
 {
     const char *hit = strstr(text, edit->from);
@@ -223,8 +291,14 @@ static void strides_are_checked(int *failures)
     refuses(&strided, strided_edits, sizeof strided_edits / sizeof *strided_edits, failures);
 }
 
+static void custom_functions_are_checked(int *failures)
+{
+    refuses(&custom, custom_edits, sizeof custom_edits / sizeof *custom_edits, failures);
+}
+
 UNIT_MAIN({"libclang_must_load", libclang_must_load},
           {"every_message_is_seen", every_message_is_seen},
           {"plans_lack_nothing", plans_lack_nothing},
           {"nothing_is_no_program", nothing_is_no_program},
-          {"strides_are_checked", strides_are_checked})
+          {"strides_are_checked", strides_are_checked},
+          {"custom_functions_are_checked", custom_functions_are_checked})

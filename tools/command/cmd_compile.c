@@ -115,6 +115,11 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
         return fg_session_fail(s, error);
     if (t->kind == KIND_C)
         return FG_EXIT_OK;
+    FgStrVec sources = {0};
+    if (!fg_custom_sources(s, t->cuda, &sources)) {
+        fg_session_flush(s);
+        return FG_EXIT_INPUT;
+    }
     const char *name = fg_arena_printf(s->arena, "%s%s", base_name(t->stem), t->ending);
     const char *arch = s->flags->values[FG_FLAG_arch];
     FgBuild build = {.text = text,
@@ -122,7 +127,8 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
                      .output = t->output,
                      .shared = t->kind == KIND_SO,
                      .cuda = t->cuda,
-                     .arch = arch ? arch : "90"};
+                     .arch = arch ? arch : "90",
+                     .sources = sources};
     if (!fg_build(s->arena, &build, out_cc_ms, &error))
         return fg_session_fail(s, error);
     return FG_EXIT_OK;
@@ -189,6 +195,11 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
     code = check_outputs(&s, &target);
     if (code != FG_EXIT_OK)
         return code;
+    FgStrVec sources = {0};
+    if (!fg_custom_sources(&s, target.cuda, &sources)) {
+        fg_session_flush(&s);
+        return FG_EXIT_INPUT;
+    }
     FgCompileOptions options = fg_session_options(&s);
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {

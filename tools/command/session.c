@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "frontend/machine.h"
 #include "frontend/model.h"
+#include "readback/signature.h"
+#include "tools/command/build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,10 +47,20 @@ static FgNumerics numerics_of(const FgFlags *flags)
     return n;
 }
 
+/* With the headers that custom functions include. */
+static bool read_signature(void *user, FgArena *arena, const FgSignatureRequest *request,
+                           FgSignature *out, const char **out_error, FgLoc *out_loc)
+{
+    (void)user;
+    *out_loc = FG_NOWHERE;
+    const char *include = fg_runtime_include(arena, out_error);
+    return include && fg_signature_read(include, arena, request, out, out_error, out_loc);
+}
+
 static FgModelOptions model_options(const FgSession *session)
 {
     const FgFlags *flags = session->flags;
-    FgModelOptions options = {.numerics = session->numerics};
+    FgModelOptions options = {.numerics = session->numerics, .read_signature = read_signature};
     options.decay = (FgDecayMode)fg_flags_choice(flags, FG_FLAG_decay);
     options.batch = fg_flags_count(flags, FG_FLAG_batch, 0);
     options.seq = fg_flags_count(flags, FG_FLAG_seq, 0);

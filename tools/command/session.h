@@ -36,6 +36,11 @@ typedef struct FgOutput {
  * message on standard error and the exit code. */
 FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *outputs, uint32_t n);
 
+/* ---- custom.c ---- */
+/* The source files of the model's custom functions for the target, and that each is what it was
+ * when the model was read; false after a report. */
+bool fg_custom_sources(FgSession *session, bool cuda, FgStrVec *out);
+
 /* ---- summary.c ---- */
 typedef struct FgWrote {
     const char *path, *run; /* what was written, and how to run it; run may be NULL */

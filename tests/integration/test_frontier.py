@@ -72,8 +72,8 @@ class Frontier:
         marks = self.curve["baselines"]
         require({"zero3_defaults", "zero3_minimal"} <= set(marks), f"baselines {sorted(marks)}")
         for name, mark in marks.items():
-            fitting = [p["step_us"] for p in self.curve["points"] if p["memory_bytes"] >= mark["needs_bytes"]]
-            best = min(fitting or [self.curve["fastest_us"]])
+            fitting = [p["step_us"] for p in self.curve["points"] if p["memory_bytes"] <= mark["needs_bytes"]]
+            best = min(fitting)
             require(best <= mark["step_us"] * (1 + 1e-9), f"{name} is faster than the curve: {mark['step_us']} {best}")
 
     def text(self):

@@ -260,6 +260,21 @@ static bool add_marks(FgSession *s, FgFrontier *f)
            (!other || add_mark(s, f, "ZeRO-3, knobs as given", "zero3_given", given));
 }
 
+/* Points where the baselines stand: between points the curve is drawn higher than it is, and no
+ * baseline may seem to lie below it. */
+static bool meet_marks(FgSession *s, FgFrontier *f)
+{
+    for (uint32_t i = 0; i < f->marks.len; i++) {
+        uint64_t memory = f->marks.data[i].plan.needs_bytes;
+        if (memory < f->minimum_bytes || memory > f->limit_bytes)
+            continue;
+        if (!try_memory(s, f, memory))
+            return false;
+        add_point(f, memory, 0);
+    }
+    return true;
+}
+
 /* ---- the whole ---- */
 static FgExit find_minimum(FgSession *s, FgFrontier *f, FgCompiled *out_refused)
 {
@@ -291,7 +306,7 @@ FgExit fg_frontier_find(FgSession *s, uint32_t points, FgFrontier *f, FgCompiled
     add_point(f, f->minimum_bytes, FG_TAG_MINIMUM);
     add_point(f, tenth_of(f), FG_TAG_TENTH);
     add_point(f, enough_of(f), FG_TAG_ENOUGH);
-    if (!add_points(s, f, points) || !add_marks(s, f))
+    if (!add_marks(s, f) || !meet_marks(s, f) || !add_points(s, f, points))
         return FG_EXIT_INPUT;
     trim_points(f);
     return FG_EXIT_OK;

@@ -24,7 +24,10 @@ typedef struct FgSim {
     double
         bound_us; /* no schedule of these nodes is faster: the longest engine or dependency path */
     const char *bound_engine; /* "compute", "gather", "reduce", "dependencies" */
+    uint32_t bound_node;      /* the longest node on that engine, or the one with which the longest
+                                 chain ends; FG_NO_ID: no work at all */
     double busy_us[FG_N_STREAMS];
+    double exposed_us[FG_N_STREAMS]; /* compute stands still for the engine; 0 for compute */
     /* The work of the compute stream, were no engine slowed by another. */
     double compute_us;
     /* step_us = compute_us + slowed_us + exposed_gather_us + exposed_reduce_us + exposed_host_us:
@@ -103,6 +106,8 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 /* Seconds of one node alone on its engine. */
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
+/* How often a period runs a function: 0 for what is no part of it. */
+double fg_func_repeats(const FgModule *module, const char *name);
 /* One node in a simulated run of its function; microseconds from the function's start. */
 typedef struct FgSimNode {
     double start_us, end_us;

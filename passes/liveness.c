@@ -306,8 +306,7 @@ static void count_states(FgArena *scratch, const FgModule *sched, bool host, uin
     }
 }
 
-/* "layers.15" of "layers.15.q_proj" in layer 15; the whole name outside layers. */
-static const char *place_of(FgArena *arena, const FgNode *node)
+const char *fg_node_place(FgArena *arena, const FgNode *node)
 {
     if (node->layer < 0)
         return node->name;
@@ -357,7 +356,7 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out)
     if (!len)
         return;
     const FgNode *node = &sched->nodes.data[fg_timeline(scratch, sched).data[at]];
-    const char *place = place_of(scratch, node);
+    const char *place = fg_node_place(scratch, node);
     out->peak_node = node->id;
     out->peak_phase = *place ? fg_arena_printf(scratch, "%s %s", fg_phase_name(node->phase), place)
                              : fg_phase_name(node->phase);

@@ -37,4 +37,8 @@ uint64_t fg_intervals_peak(FgArena *arena, const FgIntervalVec *intervals, uint3
 /* Node ids by position; arena-owned. */
 FgIdVec fg_timeline(FgArena *arena, const FgModule *sched);
 
+/* Where a node belongs, for people: "layers.15" of "layers.15.q_proj" in layer 15; the whole name
+ * outside layers. Arena-owned, or the node's. */
+const char *fg_node_place(FgArena *arena, const FgNode *node);
+
 #endif

@@ -36,6 +36,10 @@ typedef struct Figures {
     double exposed[FG_N_STREAMS];
     uint32_t gathers;
     double gather_bytes;
+    double path_end; /* of the longest chain in one function */
+    double longest[FG_N_STREAMS];
+    uint32_t path_node;                  /* where that chain ends */
+    uint32_t longest_node[FG_N_STREAMS]; /* on the engine */
 } Figures;
 
 static const FgNode *node_at(const Body *body, uint32_t position)
@@ -98,6 +102,19 @@ static double path_step(const FgModule *module, const FgNode *node, double secon
 
 /* ---- the run ---- */
 
+/* The nodes that a bound would name: the longest of each engine, the last of the longest chain. */
+static void note_causes(Figures *figures, const FgNode *node, double seconds, double end)
+{
+    if (seconds > figures->longest[node->stream]) {
+        figures->longest[node->stream] = seconds;
+        figures->longest_node[node->stream] = node->id;
+    }
+    if (end > figures->path_end) {
+        figures->path_end = end;
+        figures->path_node = node->id;
+    }
+}
+
 static void body_init(Body *body, FgArena *scratch, const FgModule *module, const FgFunc *func,
                       const FgMachine *machine, Figures *figures)
 {
@@ -124,6 +141,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         }
         double end = path_step(module, node, body->seconds[i], &ready);
         figures->path = end > figures->path ? end : figures->path;
+        note_causes(figures, node, body->seconds[i], end);
     }
 }
 
@@ -306,11 +324,18 @@ static void add(Figures *sum, const Figures *one, double times)
         sum->busy[s] += times * one->busy[s];
         sum->alone[s] += times * one->alone[s];
         sum->exposed[s] += times * one->exposed[s];
+        if (one->longest[s] > sum->longest[s]) {
+            sum->longest[s] = one->longest[s];
+            sum->longest_node[s] = one->longest_node[s];
+        }
+    }
+    if (one->path_end > sum->path_end) {
+        sum->path_end = one->path_end;
+        sum->path_node = one->path_node;
     }
 }
 
-/* How often a period runs a function. */
-static double repeats(const FgModule *module, const char *name)
+double fg_func_repeats(const FgModule *module, const char *name)
 {
     if (!strcmp(name, "step") || !strcmp(name, "first") || !strcmp(name, "last"))
         return 1.0;
@@ -323,7 +348,7 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
     Figures sum = {0};
     for (uint32_t i = 0; i < sched->funcs.len; i++) {
         const FgFunc *func = &sched->funcs.data[i];
-        double times = repeats(sched, func->name);
+        double times = fg_func_repeats(sched, func->name);
         if (times > 0.0) {
             Figures one = run_body(scratch, sched, func, machine, NULL);
             add(&sum, &one, times);
@@ -333,6 +358,7 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
         .step_us = sum.length * 1e6,
         .bound_us = sum.path * 1e6,
         .bound_engine = "dependencies",
+        .bound_node = sum.path_end > 0.0 ? sum.path_node : FG_NO_ID,
         .compute_us = sum.alone[FG_STREAM_COMPUTE] * 1e6,
         .slowed_us = (sum.busy[FG_STREAM_COMPUTE] - sum.alone[FG_STREAM_COMPUTE]) * 1e6,
         .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
@@ -342,9 +368,11 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
         .gather_bytes = (uint64_t)sum.gather_bytes};
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         out->busy_us[s] = sum.busy[s] * 1e6;
-        if (sum.alone[s] * 1e6 >= out->bound_us) {
+        out->exposed_us[s] = sum.exposed[s] * 1e6;
+        if (sum.alone[s] * 1e6 >= out->bound_us && sum.longest[s] > 0.0) {
             out->bound_us = sum.alone[s] * 1e6;
             out->bound_engine = fg_stream_name((FgStream)s);
+            out->bound_node = sum.longest_node[s];
         }
     }
 }

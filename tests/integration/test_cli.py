@@ -63,7 +63,7 @@ class Cli:
 
     def help_and_version(self):
         text, _ = self.fg("--help")
-        for verb in ("compile", "dump", "diff", "tokens"):
+        for verb in ("compile", "dump", "diff", "tokens", "verify", "frontier", "explain"):
             require(verb in text, f"help does not name {verb}")
             help_, _ = self.fg(verb, "--help")
             require(len(help_) > 100, f"help of {verb} is {help_!r}")

@@ -141,7 +141,7 @@ static FgExit write_report(FgSession *s, const FgCompiled *c, double cc_ms, doub
     if (!path)
         return FG_EXIT_OK;
     fg_buf_init(&text, s->arena);
-    fg_report_json(s->arena, c, cc_ms, verify_ms, &text);
+    fg_report_json(s, c, cc_ms, verify_ms, &text);
     if (!fg_file_write(s->arena, path, fg_buf_text(&text), text.len, &error))
         return fg_session_fail(s, error);
     return FG_EXIT_OK;

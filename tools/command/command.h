@@ -25,7 +25,11 @@ typedef enum FgVerb {
     FG_VERB_TOKENS = 8,
     FG_VERB_VERIFY = 16,
     FG_VERB_PLACE = 32,
-    FG_VERBS_PLAN = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF
+    FG_VERB_FRONTIER = 64,
+    FG_VERB_EXPLAIN = 128,
+    /* Flags of a plan; the frontier is that of the compiled schedule alone. */
+    FG_VERBS_SCHEDULE = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF | FG_VERB_EXPLAIN,
+    FG_VERBS_PLAN = FG_VERBS_SCHEDULE | FG_VERB_FRONTIER
 } FgVerb;
 
 typedef enum FgFlagId {
@@ -77,5 +81,7 @@ FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_verify(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_place(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_frontier(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_explain(FgArena *arena, const FgFlags *flags);
 
 #endif

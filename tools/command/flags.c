@@ -46,6 +46,11 @@ const char *fg_verb_name(FgVerb verb)
         return "verify";
     case FG_VERB_PLACE:
         return "place";
+    case FG_VERB_FRONTIER:
+        return "frontier";
+    case FG_VERB_EXPLAIN:
+        return "explain";
+    case FG_VERBS_SCHEDULE:
     case FG_VERBS_PLAN:
     default:
         return "";

@@ -1,5 +1,5 @@
 /* The figures of a compile as JSON. Keys are promised to users: tests name each of them. */
-#include "tools/command/session.h"
+#include "tools/command/explain.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -33,8 +33,20 @@ static void put_times(FgBuf *out, const FgCompiled *compiled)
     fg_buf_puts(out, "},\n");
 }
 
-void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double verify_ms, FgBuf *out)
+/* What the step is made of, where there is a plan. */
+static void put_profile(const FgSession *session, const FgCompiled *c, FgBuf *out)
 {
+    if (!c->fits)
+        return;
+    FgRunning running = {.compiled = c};
+    fg_profile(session->arena, c->module, &session->machine, &running.profile);
+    fg_profile_json(session->arena, &running, out);
+}
+
+void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms, double verify_ms,
+                    FgBuf *out)
+{
+    FgArena *arena = session->arena;
     const FgLedger *ledger = &c->ledger;
     fg_buf_printf(out, "{\n  \"fits\": %s,\n", c->fits ? "true" : "false");
     put_u64(out, "memory_bytes", c->memory_bytes);
@@ -61,6 +73,7 @@ void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double ve
     put_u64(out, "gather_bytes", c->sim.gather_bytes);
     put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);
     fg_buf_printf(out, "  \"fingerprint\": \"%016" PRIx64 "\",\n", c->fingerprint);
+    put_profile(session, c, out);
     put_times(out, c);
     fg_buf_printf(out, "  \"verify_ms\": %.3f,\n  \"cc_ms\": %.3f\n}\n", verify_ms, cc_ms);
 }

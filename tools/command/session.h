@@ -61,7 +61,7 @@ void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWr
 void fg_print_refusal(FgSession *session, const FgCompiled *compiled);
 
 /* ---- report.c ---- */
-void fg_report_json(FgArena *arena, const FgCompiled *compiled, double cc_ms, double verify_ms,
-                    FgBuf *out);
+void fg_report_json(const FgSession *session, const FgCompiled *compiled, double cc_ms,
+                    double verify_ms, FgBuf *out);
 
 #endif

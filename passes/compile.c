@@ -16,7 +16,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define OFFLOAD_TRIES 8
-#define MOST_BRIEF 6000  /* values of a module that is placed more than quickly while searching */
+#define MOST_BRIEF 6000   /* values of a module that is placed more than quickly while searching */
 #define POLISH_COST 1.001 /* of the step: what a smaller arena may cost */
 #define LOWER "bucket,shard,reduce,offload,update,order,inplace,"
 
@@ -70,6 +70,7 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
         return false;
     double start = now_ms();
     out->plan = plan;
+    out->graph = s->graph;
     out->placing = placing;
     fg_ledger(s->arena, m, &out->ledger);
     double middle = now_ms();
@@ -268,6 +269,7 @@ static bool polish(Compile *c, FgEvaluation *chosen)
     if (chosen->placing == FG_PLACING_THOROUGH ||
         chosen->ledger.arena_bytes == chosen->ledger.arena_bound_bytes)
         return true;
+    c->search.graph = chosen->graph;
     if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, NULL, &again, NULL))
         return false;
     bool worse = fits(c, &c->zero3) && again.sim.step_us > c->zero3.sim.step_us;

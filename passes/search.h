@@ -14,10 +14,11 @@ typedef enum FgPlacing {
 } FgPlacing;
 
 typedef struct FgEvaluation {
-    FgPlan *plan;      /* in the search's arena */
-    uint32_t kept;     /* gathers that it saves over gathering at each use */
-    FgPlacing placing; /* that its figures are of; not by need */
-    FgLedger ledger;   /* text in the search's arena */
+    FgPlan *plan;          /* in the search's arena */
+    const FgModule *graph; /* that the plan is for: the search's when it was evaluated */
+    uint32_t kept;         /* gathers that it saves over gathering at each use */
+    FgPlacing placing;     /* that its figures are of; not by need */
+    FgLedger ledger;       /* text in the search's arena */
     FgSim sim;
 } FgEvaluation;
 

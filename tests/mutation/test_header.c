@@ -100,9 +100,9 @@ static const char *in_lines(FgArena *arena, const char *text, const Case *c)
 
 static bool write_header(FgArena *arena, const char *folder, const Case *c)
 {
-    static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h"};
+    static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h", "fg_custom.h"};
     bool changed = false, ok = true;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *text;
         size_t len;
         const char *error;

@@ -62,7 +62,7 @@ static void no_bucket(Broken *b)
 
 static void copy_too_large(Broken *b)
 {
-    buffer(b, first_of(b, FG_TRACE_GATHER)->results[0])->elements += 16;
+    buffer(b, first_of(b, FG_TRACE_GATHER)->results[0])->bytes += 64;
 }
 
 static void begun_twice(Broken *b)

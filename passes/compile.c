@@ -18,92 +18,12 @@
 #define OFFLOAD_TRIES 8
 #define MOST_BRIEF 6000   /* values of a module that is placed more than quickly while searching */
 #define POLISH_COST 1.001 /* of the step: what a smaller arena may cost */
-#define LOWER "bucket,shard,reduce,offload,update,order,inplace,"
 
 static double now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static void add_time(FgSearch *s, const char *name, double ms)
-{
-    for (uint32_t i = 0; i < s->times.len; i++)
-        if (strcmp(s->times.data[i].name, name) == 0) {
-            s->times.data[i].ms += ms;
-            return;
-        }
-    fg_vec_push(s->arena, &s->times, ((FgPassTime){name, ms}));
-}
-
-void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
-{
-    for (uint32_t i = 0; i < pm->times.len; i++)
-        add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
-}
-
-const char *fg_placing_pipeline(FgPlacing placing)
-{
-    switch (placing) {
-    case FG_PLACING_QUICK:
-        return LOWER "memplan{0},streams";
-    case FG_PLACING_BRIEF:
-        return LOWER "memplan{1},streams";
-    case FG_PLACING_THOROUGH:
-    case FG_PLACING_BY_NEED:
-        break;
-    }
-    return LOWER "memplan,streams";
-}
-
-static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, FgEvaluation *out,
-                  FgModule **out_module)
-{
-    FgModule *m = fg_module_clone(s->graph, arena);
-    m->plan = fg_plan_clone(plan, arena);
-    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
-    bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
-    fg_search_add_times(s, &pm);
-    *out_module = m;
-    if (!ok)
-        return false;
-    double start = now_ms();
-    out->plan = plan;
-    out->graph = s->graph;
-    out->placing = placing;
-    fg_ledger(s->arena, m, &out->ledger);
-    double middle = now_ms();
-    fg_simulate(arena, m, s->machine, &out->sim);
-    add_time(s, "ledger", middle - start);
-    add_time(s, "simulate", now_ms() - middle);
-    return true;
-}
-
-/* Might a better placement make it fit? Not sought where it takes long. */
-static bool placing_decides(const FgSearch *s, const FgModule *m, const FgLedger *ledger)
-{
-    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > s->budget &&
-           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= s->budget;
-}
-
-bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *keep,
-                        FgEvaluation *out, FgModule **out_module)
-{
-    FgArena *arena = keep ? keep : fg_arena_new();
-    FgModule *m;
-    bool by_need = placing == FG_PLACING_BY_NEED;
-    bool ok = lower(s, plan, by_need ? FG_PLACING_QUICK : placing, arena, out, &m);
-    if (ok && by_need && s->brief_left > 0 && placing_decides(s, m, &out->ledger)) {
-        s->brief_left--;
-        ok = lower(s, plan, FG_PLACING_BRIEF, arena, out, &m);
-    }
-    s->evaluated++;
-    if (out_module)
-        *out_module = m;
-    if (!keep)
-        fg_arena_free(arena);
-    return ok;
 }
 
 typedef struct Compile {
@@ -205,27 +125,24 @@ static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation 
     take_better(c, &c->zero3, best);
     double start = now_ms();
     bool ok = search_rungs(c, best);
-    add_time(&c->search, "search", now_ms() - start);
+    fg_search_add_time(&c->search, "search", now_ms() - start);
     return ok;
 }
 
 /* ---- the floor ---- */
-/* The plan of the schedule asked for that takes least: of the compiled one, over all probes and the
- * baseline. Its peak is the floor. False after errors. */
+/* The plan of the schedule asked for that takes least: over all probes, and the baseline. Its peak
+ * is the floor. False after errors. */
 static bool find_least(Compile *c, FgEvaluation *out)
 {
     FgSettings *s = &c->settings;
     if (!fg_settings_zero3(s, &c->zero3))
         return false;
     *out = c->zero3;
-    bool compiled = c->options->schedule == FG_SCHEDULE_COMPILED;
     for (uint32_t i = 0; i < s->probes.len && c->options->schedule != FG_SCHEDULE_ZERO3; i++) {
-        if (!compiled && i + 1 < s->probes.len)
-            continue;
         const FgEvaluation *e = fg_setting_least(s, s->probes.data[i]);
         if (!e)
             return false;
-        if (!compiled || e->ledger.peak_bytes <= out->ledger.peak_bytes)
+        if (e->ledger.peak_bytes <= out->ledger.peak_bytes)
             *out = *e;
     }
     return true;
@@ -243,9 +160,13 @@ static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_flo
         return false;
     if (all.ledger.peak_bytes < none && all.ledger.host_bytes <= c->search.host_budget)
         *out_floor = all.ledger.peak_bytes;
-    if (none <= budget || !fits(c, &all)) {
+    if (none <= budget || *out_floor == none) {
         fg_settings_offload(&c->settings, 0);
         return find_least(c, least);
+    }
+    if (!fits(c, &all)) {
+        *least = all;
+        return true;
     }
     uint64_t bytes = none - budget;
     for (uint32_t i = 0; i < OFFLOAD_TRIES; i++) {
@@ -334,7 +255,7 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     FgArena *scratch = fg_arena_new();
     bool proved = fg_check(scratch, m, out->budget_bytes, &proof);
     fg_arena_free(scratch);
-    add_time(&c->search, "check", now_ms() - start);
+    fg_search_add_time(&c->search, "check", now_ms() - start);
     out->waits = proof.waits;
     out->reuses = proof.reuses;
     out->fingerprint = fg_module_fingerprint(m);

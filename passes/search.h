@@ -22,12 +22,18 @@ typedef struct FgEvaluation {
     FgSim sim;
 } FgEvaluation;
 
+typedef struct FgSeenPlan {
+    uint64_t key; /* hash of its levers, graph and placing */
+    FgEvaluation evaluation;
+} FgSeenPlan;
+
 typedef struct FgSearch {
     FgArena *arena;        /* plans and figures */
     const FgModule *graph; /* graph level, recompute applied */
     const FgMachine *machine;
     uint64_t budget, host_budget;
     uint32_t evaluated;
+    FG_VEC(FgSeenPlan) seen;
     uint32_t brief_left; /* placements by need that may still be brief ones: effort is bounded */
     FG_VEC(FgPassTime) times;
 } FgSearch;
@@ -39,6 +45,7 @@ bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgPlacing placing, FgAre
                         FgEvaluation *out, FgModule **out_module);
 /* The lowering of dist and sched, with that placing; not by need. */
 const char *fg_placing_pipeline(FgPlacing placing);
+void fg_search_add_time(FgSearch *search, const char *name, double ms);
 void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
 
 /* Improves *out, which fits the budget, by plans with the buckets of `base`, whose plan gathers at

@@ -17,7 +17,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define OFFLOAD_TRIES 8
 #define MOST_BRIEF 6000   /* values of a module that is placed more than quickly while searching */
-#define POLISH_COST 1.001 /* of the step: what a smaller arena may cost */
+#define POLISH_COST 1.01 /* of the step: what a smaller arena may cost */
 
 static double now_ms(void)
 {

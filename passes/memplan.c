@@ -20,6 +20,7 @@
 #define QUICK_ROUNDS 4 /* of effort 0, which only fits first */
 #define STEPS_PER_EFFORT 16384
 /* A step of exact search takes time in proportion to the items; with many there are fewer. */
+#define MOST_EXACT 6000 /* items: with more, exact search finds nothing in reasonable time */
 #define MOST_WORK ((uint64_t)1 << 22)
 
 static bool lives_always(const FgValue *v)
@@ -104,7 +105,8 @@ static FgPackEffort effort_of(const FgPassCx *cx, uint32_t n_items)
     uint64_t effort = cx->option[0] ? strtoul(cx->option, NULL, 10) : DEFAULT_EFFORT;
     uint64_t steps = effort * STEPS_PER_EFFORT, most = effort * MOST_WORK / (n_items + 1);
     uint32_t rounds = effort > 0 ? (uint32_t)effort : QUICK_ROUNDS;
-    return (FgPackEffort){rounds, steps < most ? steps : most, 0};
+    steps = steps < most ? steps : most;
+    return (FgPackEffort){rounds, n_items <= MOST_EXACT ? steps : 0, 0};
 }
 
 /* Packs what lives and dies in one of the two memories above its states at `base`. */

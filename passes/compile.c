@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define LOWER "bucket,shard,reduce,update,order,inplace,memplan,streams"
+#define LOWER "bucket,travel,shard,reduce,update,order,inplace,memplan,streams"
 
 static double now_ms(void)
 {

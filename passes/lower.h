@@ -39,8 +39,12 @@ static inline bool fg_node_is_compute(const FgNode *node)
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);
 
+/* Rows of a sharded parameter that each rank owns: whole ones, a multiple of 8, so that products over
+ * them lie aligned; of the last ranks some or all do not exist. */
+uint64_t fg_sharded_rows(const FgParam *param, uint32_t ranks);
+
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
- * not touched) and the padded total. */
+ * not touched) and the padded total. A sharded parameter stands alone; its slices are whole rows. */
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
                           uint32_t ranks, uint64_t *out_offsets);
 

@@ -66,7 +66,7 @@ typedef struct FgPassManager {
 bool fg_run_passes(FgPassManager *manager, FgModule *module, const char *pipeline);
 
 /* The pipelines that the compiler runs. */
-#define FG_PIPELINE_GRAPH "canon,cse,dce,recognise,autodiff"
-#define FG_PIPELINE_LOWER "recompute,bucket,shard,reduce,update,order,inplace,memplan,streams"
+#define FG_PIPELINE_GRAPH "canon,cse,dce,recognise,autodiff,vocab"
+#define FG_PIPELINE_LOWER "recompute,bucket,travel,shard,reduce,update,order,inplace,memplan,streams"
 
 #endif

@@ -101,6 +101,12 @@ static void join(Buckets *b, uint32_t p, uint32_t bucket)
     b->bucket[p] = bucket;
 }
 
+/* It stays with the owners of its rows: a bucket of its own, and no gather. */
+static bool is_sharded(const Buckets *b, uint32_t p)
+{
+    return b->graph->params.data[p].sharded;
+}
+
 /* The largest parameter outside layers that is like p. */
 static int64_t largest_alike(const Buckets *b, uint32_t p)
 {
@@ -108,7 +114,7 @@ static int64_t largest_alike(const Buckets *b, uint32_t p)
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t q = b->by_use[i];
         int64_t n = fg_type_elements(b->graph->params.data[q].type);
-        if (b->facts[q].layer < 0 && alike(b, p, q) && n > most)
+        if (b->facts[q].layer < 0 && !is_sharded(b, q) && alike(b, p, q) && n > most)
             most = n;
     }
     return most;
@@ -128,7 +134,7 @@ static uint32_t next_used_bucket(const Buckets *b, uint32_t p)
         for (uint32_t k = 0; k < node->n_operands; k++) {
             uint32_t v = node->operands[k], q = v == FG_NO_ID ? FG_NO_ID : b->base[v];
             if (q != FG_NO_ID && q != p && b->facts[q].layer < 0 && b->bucket[q] != FG_NO_ID &&
-                alike(b, p, q))
+                !is_sharded(b, q) && alike(b, p, q))
                 return b->bucket[q];
         }
     }
@@ -139,8 +145,10 @@ static void assign_layers_and_large(Buckets *b)
 {
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t p = b->by_use[i], found = FG_NO_ID;
+        if (is_sharded(b, p))
+            b->facts[p].layer = -1;
         if (b->facts[p].layer < 0) {
-            if (!is_small(b, p))
+            if (is_sharded(b, p) || !is_small(b, p))
                 join(b, p, new_bucket(b, p));
             continue;
         }
@@ -244,7 +252,7 @@ static void emit_intervals(Buckets *b)
             FG_NO_ID; /* each bucket is used once by a node, however many of its parameters */
         for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
             uint32_t v = node->operands[k], p = v == FG_NO_ID ? FG_NO_ID : b->base[v];
-            if (p == FG_NO_ID || b->bucket[p] == used)
+            if (p == FG_NO_ID || b->bucket[p] == used || is_sharded(b, p))
                 continue;
             used = b->bucket[p];
             if (group_of(b, used) != group) {

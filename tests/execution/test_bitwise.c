@@ -174,7 +174,7 @@ static Setup make_setup(uint64_t seed)
     Setup s = {.arena = fg_arena_new(), .seed = seed};
     Random random = {seed + 1000};
     s.diags = fg_diags_new(s.arena);
-    s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE};
+    s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     if (random_below(&random, 2))
         s.numerics.compute = s.numerics.wire = FG_BF16;
     s.numerics.clip = random_below(&random, 2) ? 0.5 : 0;

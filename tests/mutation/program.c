@@ -24,8 +24,14 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
 {
     FgDiags *diags = fg_diags_new(arena);
     FgMachine machine;
-    FgNumerics numerics = {v->precision, v->precision,  v->accumulate > 1 ? FG_F32 : v->precision,
-                           v->clip,      v->accumulate, FG_LOOKUP_DENSE};
+    FgNumerics numerics = {v->precision,
+                           v->precision,
+                           v->accumulate > 1 ? FG_F32 : v->precision,
+                           v->clip,
+                           v->accumulate,
+                           FG_LOOKUP_DENSE,
+                           FG_VOCAB_GATHERED,
+                           0};
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {
         .schedule = v->schedule, .recompute = v->recompute, .memory_bytes = UINT64_MAX};

@@ -49,7 +49,7 @@ typedef struct Case {
 
 static FgNumerics random_numerics(Random *r)
 {
-    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE};
+    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     if (random_below(r, 2))
         n.compute = n.wire = FG_BF16;
     if (n.compute == FG_BF16 && random_below(r, 3) == 0)

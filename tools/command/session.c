@@ -42,6 +42,8 @@ static FgNumerics numerics_of(const FgFlags *flags)
     n.accumulate = fg_flags_count(flags, FG_FLAG_accumulate, 1);
     n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
     n.clip = fg_flags_number(flags, FG_FLAG_clip, 0);
+    n.vocab = (FgVocab)fg_flags_choice(flags, FG_FLAG_vocab);
+    n.chunk = fg_flags_count(flags, FG_FLAG_vocab_chunk, 0);
     return n;
 }
 

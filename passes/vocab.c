@@ -6,7 +6,7 @@
  * embedding or head stays gathered, and a note says why. `travel` does what the mark says.
  *
  * How many tokens travel at a time (`chunk`) is decided here too, unless it is given: so many that
- * all ranks' together are about 2048. Logits are then [2048, rows of a rank], long enough for
+ * all ranks' together are about 4096. Logits are then [4096, rows of a rank], long enough for
  * matrix units, and never whole.
  *
  *   param 0 @w ... value(%w)              param 0 @w ... sharded value(%w)
@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#define CHUNK_TOKENS 2048 /* of all ranks */
+#define CHUNK_TOKENS 4096 /* of all ranks */
 
 typedef struct Cx {
     FgModule *m;

@@ -45,6 +45,7 @@ typedef struct Case {
     FgRecompute recompute;
     Random random;
     FgLookup lookup; /* of what was compiled last */
+    bool sharded;    /* it has a table whose rows stay with their owners */
 } Case;
 
 static FgNumerics random_numerics(Random *r)
@@ -57,6 +58,8 @@ static FgNumerics random_numerics(Random *r)
     n.clip = random_below(r, 2) ? 1.0 : 0.0;
     n.accumulate = 1 + random_below(r, 4);
     n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
+    n.vocab = random_below(r, 3) ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED;
+    n.chunk = n.vocab == FG_VOCAB_SHARDED ? 1 + random_below(r, 12) : 0;
     return n;
 }
 
@@ -89,8 +92,12 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
     FgCompileOptions options = {schedule, c->recompute, memory, verify, NULL, NULL};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
-    if (out->module)
-        c->lookup = out->module->numerics.lookup;
+    if (!out->module)
+        return ok;
+    c->lookup = out->module->numerics.lookup;
+    c->sharded = false;
+    for (uint32_t i = 0; i < out->module->params.len; i++)
+        c->sharded |= out->module->params.data[i].sharded;
     return ok;
 }
 
@@ -126,7 +133,7 @@ static void check_budgets(Case *c, int *failures)
 
 static void every_plan_is_proved_and_never_worse(int *failures)
 {
-    uint32_t rows = 0; /* models whose lookups travel as rows */
+    uint32_t rows = 0, sharded = 0; /* models whose lookups travel as rows; with a sharded table */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -138,17 +145,19 @@ static void every_plan_is_proved_and_never_worse(int *failures)
             say_errors(&c, seed);
         *failures += bad;
         rows += c.lookup == FG_LOOKUP_ROWS;
+        sharded += c.sharded;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
+    CHECK(sharded > MODELS / 8);
 }
 
 /* The text of every stage reads back as the same text. */
 static void dumps_round_trip(int *failures)
 {
-    static const char *const stops[] = {"canon", "autodiff", "shard", "update", "order", NULL};
+    static const char *const stops[] = {"vocab", "autodiff", "shard", "update", "travel", NULL};
     for (uint64_t seed = 1; seed <= 24; seed++) {
         Case c;
         if (!begin(&c, seed)) {

@@ -287,8 +287,9 @@ FgPassResult fg_pass_reduce(FgPassCx *pass)
         else
             copy_node(&cx, old.data[i]);
     }
-    bool changed =
-        cx.order.len != old.len || memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
+    bool changed = m->buckets.len > 0 || /* their parts are stated now */
+                   cx.order.len != old.len ||
+                   memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
     fg_func(m, "step")->order = cx.order;
     return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

@@ -17,7 +17,7 @@ typedef struct Tokens {
 static Tokens tokens_of(const FgRtCx *cx, uint64_t ids, uint64_t tokens, uint64_t first,
                         uint64_t rows)
 {
-    uint64_t ranks = cx->group->n_ranks;
+    uint64_t ranks = cx->program->ranks;
     return (Tokens){fg_at(cx, ids), tokens / ranks, first, rows / ranks};
 }
 
@@ -54,15 +54,24 @@ void fg_host_lookup_rows(FgRtCx *cx, uint64_t ids, uint64_t shard, uint64_t y, u
     }
 }
 
-/* Whether a row counts; a label that is no word ends the group. */
-static bool label_counts(FgRtCx *cx, int32_t label, uint64_t ignore, uint64_t vocab)
+static bool is_ignored(int32_t label, uint64_t ignore)
 {
-    if ((int64_t)label == (int64_t)ignore)
+    return (int64_t)label == (int64_t)ignore;
+}
+
+/* A label that is no word ends the group. */
+static bool labels_are_valid(FgRtCx *cx, const Tokens *tokens, uint64_t rows, uint64_t ignore,
+                             uint64_t vocab)
+{
+    for (uint64_t row = 0; row < rows; row++) {
+        int32_t label = token_at(tokens, row);
+        if (is_ignored(label, ignore) || (label >= 0 && (uint64_t)label < vocab))
+            continue;
+        fg_rt_raise(cx, "label %" PRIu64 " is %" PRId32 "; there are %" PRIu64 " classes", row,
+                    label, vocab);
         return false;
-    if (label >= 0 && (uint64_t)label < vocab)
-        return true;
-    fg_rt_raise(cx, "a label is %" PRId32 "; there are %" PRIu64 " classes", label, vocab);
-    return false;
+    }
+    return true;
 }
 
 void fg_host_vocab_stats(FgRtCx *cx, uint64_t logits, uint64_t labels, uint64_t stats,
@@ -73,16 +82,18 @@ void fg_host_vocab_stats(FgRtCx *cx, uint64_t logits, uint64_t labels, uint64_t 
     const void *x = fg_at(cx, logits);
     float *out = fg_at(cx, stats);
     uint64_t there = columns_there(cx, cols, vocab);
-    for (uint64_t row = 0; row < rows && !fg_rt_failed(cx); row++, out += 3) {
+    if (!labels_are_valid(cx, &t, rows, ignore, vocab))
+        return;
+    for (uint64_t row = 0; row < rows; row++, out += 3) {
         FgSoftmaxRow own = {-INFINITY, 0};
         if (there > 0)
             own = fg_softmax_row(x, dt, row * cols, there);
         int32_t label = token_at(&t, row);
         uint64_t at = (uint64_t)(int64_t)label - cx->rank * cols;
-        bool counts = label_counts(cx, label, ignore, vocab);
+        bool counts = !is_ignored(label, ignore) && at < there;
         out[0] = own.most;
         out[1] = (float)own.sum;
-        out[2] = counts && at < there ? fg_load_one(x, dt, row * cols + at) : 0;
+        out[2] = counts ? fg_load_one(x, dt, row * cols + at) : 0;
     }
 }
 
@@ -111,10 +122,12 @@ void fg_host_vocab_loss(FgRtCx *cx, uint64_t stats, uint64_t labels, uint64_t se
     const float *all = fg_at(cx, stats), *factor = fg_at(cx, seed), *earlier = fg_at(cx, before);
     float *row_lse = fg_at(cx, lse);
     double total = 0;
+    if (!labels_are_valid(cx, &t, rows, ignore, vocab))
+        return;
     for (uint64_t row = 0; row < rows; row++) {
-        double target, value = combine(all + 3 * row, cx->group->n_ranks, 3 * rows, &target);
+        double target, value = combine(all + 3 * row, cx->program->ranks, 3 * rows, &target);
         row_lse[row] = (float)value;
-        if (row / t.each == cx->rank && label_counts(cx, token_at(&t, row), ignore, vocab))
+        if (row / t.each == cx->rank && !is_ignored(token_at(&t, row), ignore))
             total += value - target;
     }
     *(float *)fg_at(cx, loss) = (float)((earlier ? (double)*earlier : 0) + (double)*factor * total);
@@ -131,9 +144,11 @@ void fg_host_vocab_dlogits(FgRtCx *cx, uint64_t logits, uint64_t labels, uint64_
     const float *row_lse = fg_at(cx, lse), factor = *(const float *)fg_at(cx, seed);
     uint64_t there = columns_there(cx, cols, vocab);
     float sx[FG_CHUNK], so[FG_CHUNK];
-    for (uint64_t row = 0; row < rows && !fg_rt_failed(cx); row++) {
+    if (!labels_are_valid(cx, &t, rows, ignore, vocab))
+        return;
+    for (uint64_t row = 0; row < rows; row++) {
         int32_t label = token_at(&t, row);
-        uint64_t end = label_counts(cx, label, ignore, vocab) ? there : 0;
+        uint64_t end = is_ignored(label, ignore) ? 0 : there;
         for (uint64_t at = 0; at < cols; at += FG_CHUNK) {
             uint64_t n = fg_min(FG_CHUNK, cols - at), begin = row * cols + at;
             uint64_t live = at < end ? fg_min(n, end - at) : 0;

@@ -205,8 +205,10 @@ typedef struct FgPlanBucket {
     const char *name;
     const uint32_t *params; /* parameter indices in layout order */
     uint32_t n_params;
-    int64_t linger; /* compute nodes for which the gradient buffer outlives the issue of its
-                       reduction */
+    /* Compute nodes for which memory outlives the issue of what reads it last on another stream, so
+     * that nobody waits for its bytes: the gradient buffer its reduction, the gradient slice its
+     * update. */
+    int64_t linger, settle;
 } FgPlanBucket;
 
 /* One gather/release interval. Uses of a bucket are the compute nodes that read one of its

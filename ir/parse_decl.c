@@ -169,8 +169,10 @@ static bool parse_plan_bucket(FgParser *p, FgPlan *plan)
             ok = fg_parse_u32_list(p, &b.params, &b.n_params);
         else if (open_field(p, "linger"))
             ok = i64_field(p, &b.linger);
+        else if (open_field(p, "settle"))
+            ok = i64_field(p, &b.settle);
         else
-            ok = fg_parse_expected(p, "params or linger");
+            ok = fg_parse_expected(p, "params, linger or settle");
         if (!ok)
             return false;
     }

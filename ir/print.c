@@ -170,7 +170,10 @@ static void print_plan(Printer *p)
         print_symbol(p->out, b->name);
         fg_buf_puts(p->out, " params(");
         print_ids(p->out, b->params, b->n_params);
-        fg_buf_printf(p->out, ") linger(%" PRId64 ")\n", b->linger);
+        fg_buf_printf(p->out, ") linger(%" PRId64 ")", b->linger);
+        if (b->settle)
+            fg_buf_printf(p->out, " settle(%" PRId64 ")", b->settle);
+        fg_buf_puts(p->out, "\n");
     }
     for (uint32_t i = 0; i < plan->gathers.len; i++) {
         const FgPlanGather *g = &plan->gathers.data[i];

@@ -7,6 +7,7 @@
 #include "passes/compile.h"
 
 #include "passes/search.h"
+#include "passes/zero3.h"
 
 #include <string.h>
 #include <time.h>
@@ -69,7 +70,7 @@ typedef struct Compile {
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgEvaluation fixed[2]; /* zero3, minimum */
+    FgEvaluation zero3, layers, modules; /* the last two gather at use, a layer or a module each */
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -82,6 +83,34 @@ static FgPassManager manager(Compile *c)
                         .dump_dir = c->options->dump_dir,
                         .stop_after = c->options->stop_after};
     return pm;
+}
+
+/* Gather at use, lowered and read; then the baseline's knobs on its places. */
+static bool evaluate_zero3(Compile *c, FgModule *graph)
+{
+    FgArena *scratch = fg_arena_new();
+    FgPlan *base = fg_zero3_base(graph, scratch, c->options->recompute, &c->options->zero3);
+    FgEvaluation at_use;
+    FgModule *module;
+    bool ok = fg_search_evaluate(&c->search, base, scratch, &at_use, &module);
+    if (ok) {
+        FgEstimate estimate;
+        fg_estimate_build(c->arena, scratch, module, base, c->search.machine, &estimate);
+        FgPlan *plan = fg_zero3_plan(&estimate, scratch, module, &c->options->zero3);
+        ok = fg_search_evaluate(&c->search, plan, NULL, &c->zero3, NULL);
+        c->zero3.kept = base->gathers.len - plan->gathers.len;
+    }
+    fg_arena_free(scratch);
+    return ok;
+}
+
+static bool evaluate_at_use(Compile *c, FgModule *graph, bool by_module, FgEvaluation *out)
+{
+    FgArena *scratch = fg_arena_new();
+    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", c->options->recompute, by_module, 0);
+    fg_arena_free(scratch);
+    out->kept = 0;
+    return fg_search_evaluate(&c->search, plan, NULL, out, NULL);
 }
 
 /* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the
@@ -97,15 +126,8 @@ static bool prepare(Compile *c)
     if (!fg_run_passes(&pm, m, "recompute"))
         return false;
     c->search.graph = m;
-    static const char *const names[] = {"zero3", "minimum"};
-    for (int i = 0; i < 2; i++) {
-        FgArena *scratch = fg_arena_new();
-        FgPlan *plan = fg_plan_fixed(m, scratch, names[i], c->options->recompute);
-        fg_arena_free(scratch);
-        if (!fg_search_evaluate(&c->search, plan, NULL, &c->fixed[i], NULL))
-            return false;
-    }
-    return true;
+    return evaluate_zero3(c, m) && evaluate_at_use(c, m, false, &c->layers) &&
+           evaluate_at_use(c, m, true, &c->modules);
 }
 
 static uint64_t memory_for(const Compile *c, uint64_t peak)
@@ -113,28 +135,55 @@ static uint64_t memory_for(const Compile *c, uint64_t peak)
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
-/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
- */
-static bool choose(Compile *c, FgEvaluation *chosen)
+static const FgEvaluation *lesser(const FgEvaluation *a, const FgEvaluation *b)
 {
-    const FgEvaluation *zero3 = &c->fixed[0], *minimum = &c->fixed[1];
-    const FgEvaluation *least =
-        zero3->ledger.peak_bytes < minimum->ledger.peak_bytes ? zero3 : minimum;
+    return b->ledger.peak_bytes < a->ledger.peak_bytes ? b : a;
+}
+
+/* The fastest plan that fits: the fixed plans, then what the search makes of coarse buckets, or of
+ * fine ones where coarse ones do not fit. */
+static bool search_compiled(Compile *c, FgEvaluation *best)
+{
     uint64_t budget = c->out->budget_bytes;
-    *chosen = c->options->schedule == FG_SCHEDULE_ZERO3 ? *zero3 : *least;
-    c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
-    c->out->fits = chosen->ledger.peak_bytes <= budget;
-    if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
-        return true;
+    const FgEvaluation *fixed[] = {&c->layers, &c->modules, &c->zero3};
+    *best = *fixed[0];
+    for (uint32_t i = 1; i < 3; i++)
+        if (fg_evaluation_better(fixed[i], best, budget))
+            *best = *fixed[i];
+    bool coarse = c->layers.ledger.peak_bytes <= budget;
     double start = now_ms();
-    bool ok = fg_search_compiled(&c->search, c->fixed, 2, chosen);
+    bool ok = fg_search_compiled(&c->search, coarse ? &c->layers : &c->modules, best);
     add_time(&c->search, "search", now_ms() - start);
     return ok;
 }
 
-static void count_plan(FgCompiled *out, const FgPlan *plan, const FgPlan *base)
+/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
+ */
+static bool choose(Compile *c, FgEvaluation *chosen)
 {
-    out->kept = fg_plan_kept(plan, base);
+    const FgEvaluation *minimum = lesser(&c->layers, &c->modules);
+    switch (c->options->schedule) {
+    case FG_SCHEDULE_ZERO3:
+        *chosen = c->zero3;
+        break;
+    case FG_SCHEDULE_MINIMUM:
+        *chosen = *minimum;
+        break;
+    case FG_SCHEDULE_COMPILED:
+        *chosen = *lesser(minimum, &c->zero3);
+        break;
+    }
+    c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
+    c->out->fits = chosen->ledger.peak_bytes <= c->out->budget_bytes;
+    if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
+        return true;
+    return search_compiled(c, chosen);
+}
+
+static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
+{
+    const FgPlan *plan = chosen->plan;
+    out->kept = chosen->kept;
     for (uint32_t i = 1; i < plan->gathers.len; i++)
         out->regathered += plan->gathers.data[i].bucket == plan->gathers.data[i - 1].bucket;
 }
@@ -192,10 +241,10 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         return false;
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
-    out->zero3_step_us = c.fixed[0].sim.step_us;
-    out->zero3_peak_bytes = c.fixed[0].ledger.peak_bytes;
+    out->zero3_step_us = c.zero3.sim.step_us;
+    out->zero3_peak_bytes = c.zero3.ledger.peak_bytes;
     out->plans_tried = c.search.evaluated;
-    count_plan(out, chosen.plan, c.fixed[0].plan);
+    count_plan(out, &chosen);
     bool ok = !out->fits || finish(&c, &chosen);
     for (uint32_t i = 0; i < c.search.times.len; i++)
         fg_vec_push(arena, &out->times, c.search.times.data[i]);

@@ -36,6 +36,26 @@ typedef struct FgSim {
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;
 
+/* The knobs of the ZeRO-3 baseline, as DeepSpeed names them; elements. */
+typedef struct FgZero3 {
+    int64_t prefetch_bucket_size, max_live_parameters, max_reuse_distance;
+    int64_t param_persistence_threshold, reduce_bucket_size;
+    bool by_module; /* gathers together what one node uses, as DeepSpeed's hooks do; otherwise a
+                       layer */
+} FgZero3;
+/* DeepSpeed's defaults (0.19, runtime/zero/config.py), and gather at use with nothing kept. */
+#define FG_ZERO3_DEFAULTS ((FgZero3){50000000, 1000000000, 1000000000, 100000, 500000000, false})
+#define FG_ZERO3_MINIMAL ((FgZero3){0, 0, 0, 0, 0, false})
+
+static inline bool fg_zero3_equal(const FgZero3 *a, const FgZero3 *b)
+{
+    return a->prefetch_bucket_size == b->prefetch_bucket_size &&
+           a->max_live_parameters == b->max_live_parameters &&
+           a->max_reuse_distance == b->max_reuse_distance &&
+           a->param_persistence_threshold == b->param_persistence_threshold &&
+           a->reduce_bucket_size == b->reduce_bucket_size && a->by_module == b->by_module;
+}
+
 typedef struct FgCompileOptions {
     FgSchedule schedule;
     FgRecompute recompute;
@@ -43,6 +63,7 @@ typedef struct FgCompileOptions {
     bool verify_each;      /* verify after every pass, and compare "changed" */
     const char *dump_dir;
     const char *stop_after; /* `dump --after PASS`: the returned module is what stood there */
+    FgZero3 zero3;          /* all zero: FG_ZERO3_MINIMAL */
 } FgCompileOptions;
 
 typedef struct FgCompiled {
@@ -74,10 +95,16 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 /* Seconds of one node alone on its engine. */
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
-/* By node id: microseconds that the compute stream stands still for that node, in one run of its
- * function. */
-void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
-                        double *out_us);
+/* One node in a simulated run of its function; microseconds from the function's start. */
+typedef struct FgSimNode {
+    double start_us, end_us;
+    double stall_us; /* that the compute stream stands still for it */
+    uint32_t after;  /* the node whose end it had to await last (on its stream, or waited for);
+                        FG_NO_ID: none */
+} FgSimNode;
+/* `out` by node id. */
+void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
+                       FgSimNode *out);
 
 /* The proof of a module (passes/check.c, trace.h): shares no code with the passes that made the
  * schedule. */

@@ -66,6 +66,11 @@ uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
 /* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph
  * level with the recompute applied; the plan lives in the module's arena. */
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
+/* The same with other bucket borders: `by_module`, a bucket holds what one node uses first, not a
+ * layer; parameters of at most `persistence` elements share buckets of their own, whatever uses
+ * them ("persistent"). */
+FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
+                      bool by_module, int64_t persistence);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
 
 /* ---- packing (passes/pack.c) ---- */

@@ -4,8 +4,8 @@
  * stream) have streams of their own; everything else is compute. A gather is issued `ahead` compute
  * nodes before its first use, never before the bucket's release of an earlier interval or its
  * update; several at one place stand in order of need. A gradient buffer with `linger` is held that
- * many compute nodes beyond the issue of its reduction, so that its memory is not wanted before the
- * reduction is likely to have read it.
+ * many compute nodes beyond the issue of its reduction, and a gradient slice with `settle` beyond
+ * the issue of its update, so that their memory is not wanted before it is likely to be free.
  */
 #include "passes/lower.h"
 
@@ -74,22 +74,35 @@ static void plan_gather(Cx *cx, const FgNode *node, uint32_t first_use)
     fg_vec_push(cx->scratch, &cx->inserts, insert);
 }
 
-static void plan_hold(Cx *cx, FgIdVec *unplaced, FgNode reduce, uint32_t n_compute, int64_t linger)
+/* Holds `value`, which `reader` reads last, for `nodes` more compute nodes. */
+static void plan_hold(Cx *cx, FgNode reader, uint32_t value, uint32_t n_compute, int64_t nodes)
 {
-    FgBuilder build = {cx->m,        unplaced,     reduce.loc, reduce.name,
-                       reduce.phase, reduce.layer, reduce.id};
-    FgNode *node = fg_node_new(&build, FG_OP_hold, &reduce.operands[0], 1);
-    node->bucket = reduce.bucket;
-    Insert insert = {n_compute + (uint32_t)linger, 0, node->id};
+    FgIdVec unplaced = {0};
+    FgBuilder build = {cx->m,        &unplaced,    reader.loc, reader.name,
+                       reader.phase, reader.layer, reader.id};
+    FgNode *node = fg_node_new(&build, FG_OP_hold, &value, 1);
+    node->bucket = reader.bucket;
+    Insert insert = {n_compute + (uint32_t)nodes, 0, node->id};
     fg_node_finish_into(&build, node, NULL, 0);
     fg_vec_push(cx->scratch, &cx->inserts, insert);
+}
+
+static void plan_holds(Cx *cx, FgNode node, uint32_t n_compute)
+{
+    if (node.op != FG_OP_reduce_scatter && node.op != FG_OP_adamw)
+        return;
+    const FgPlanBucket *plan = &cx->m->plan->buckets.data[node.bucket];
+    if (node.op == FG_OP_reduce_scatter && plan->linger > 0)
+        plan_hold(cx, node, node.operands[0], n_compute, plan->linger);
+    if (node.op == FG_OP_adamw && plan->settle > 0)
+        plan_hold(cx, node, cx->m->buckets.data[node.bucket].grad_shard, n_compute, plan->settle);
 }
 
 /* Sets streams and finds out where gathers and holds go; returns the other nodes in order. */
 static FgIdVec scan(Cx *cx, const FgIdVec *old)
 {
     FgModule *m = cx->m;
-    FgIdVec rest = {0}, holds = {0};
+    FgIdVec rest = {0};
     uint32_t n_compute = 0;
     for (uint32_t i = 0; i < old->len; i++) {
         FgNode *node = fg_node(m, old->data[i]);
@@ -103,8 +116,7 @@ static FgIdVec scan(Cx *cx, const FgIdVec *old)
         if (node->op == FG_OP_release)
             cx->floor[node->bucket] = n_compute;
         n_compute += fg_node_is_compute(node);
-        if (node->op == FG_OP_reduce_scatter && m->plan->buckets.data[node->bucket].linger > 0)
-            plan_hold(cx, &holds, *node, n_compute, m->plan->buckets.data[node->bucket].linger);
+        plan_holds(cx, *node, n_compute);
     }
     return rest;
 }

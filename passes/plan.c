@@ -11,6 +11,9 @@
  * gathered again for the head; a layer once for its forward and once for its backward
  * (recomputation included).
  *
+ * Other borders are those of peers: a bucket a module (what one node uses first), and the small
+ * parameters of the whole model together.
+ *
  * Cost: linear in nodes, times the buckets for small globals. */
 #include "passes/lower.h"
 
@@ -23,6 +26,7 @@
 typedef struct ParamFacts {
     int32_t layer;      /* the one layer that uses it, or -1 */
     uint32_t first_use; /* position in the order; FG_NO_ID: nothing reads it */
+    bool persistent;    /* small enough to share a bucket with its like */
     bool several;       /* used by several layers */
     bool gradient;
 } ParamFacts;
@@ -36,6 +40,8 @@ typedef struct Buckets {
     uint32_t *by_use; /* used parameters by first use */
     uint32_t n_used;
     uint32_t *bucket; /* parameter -> bucket */
+    bool by_module;
+    int64_t persistence; /* elements */
     FG_VEC(FgIdVec) members;
     FG_VEC(int32_t) layers; /* bucket -> layer or -1 */
 } Buckets;
@@ -43,6 +49,12 @@ typedef struct Buckets {
 static const FgIdVec *step_order(const FgModule *graph)
 {
     return &fg_func((FgModule *)graph, "step")->order;
+}
+
+/* It stays with the owners of its rows: a bucket of its own, and no gather. */
+static bool is_sharded(const Buckets *b, uint32_t p)
+{
+    return b->graph->params.data[p].sharded;
 }
 
 static void collect_facts(Buckets *b)
@@ -55,7 +67,7 @@ static void collect_facts(Buckets *b)
     bool *gradient = FG_NEW_ARRAY(b->scratch, bool, n + 1);
     fg_params_with_gradient(g, gradient);
     for (uint32_t p = 0; p < n; p++) {
-        b->facts[p] = (ParamFacts){-1, FG_NO_ID, false, gradient[p]};
+        b->facts[p] = (ParamFacts){-1, FG_NO_ID, false, false, gradient[p]};
         b->bucket[p] = FG_NO_ID;
     }
     b->base = fg_param_bases(b->scratch, g);
@@ -76,15 +88,26 @@ static void collect_facts(Buckets *b)
             }
         }
     }
-    for (uint32_t p = 0; p < n; p++)
-        if (b->facts[p].several)
+    for (uint32_t p = 0; p < n; p++) {
+        b->facts[p].persistent =
+            !is_sharded(b, p) && fg_type_elements(g->params.data[p].type) <= b->persistence;
+        if (b->facts[p].several || b->facts[p].persistent || is_sharded(b, p))
             b->facts[p].layer = -1;
+    }
 }
 
 static bool alike(const Buckets *b, uint32_t p, uint32_t q)
 {
     return b->facts[p].gradient == b->facts[q].gradient &&
+           b->facts[p].persistent == b->facts[q].persistent &&
            b->graph->params.data[p].type->dtype == b->graph->params.data[q].type->dtype;
+}
+
+/* Do two parameters of one layer belong to the same unit? */
+static bool together(const Buckets *b, uint32_t p, uint32_t q)
+{
+    return b->facts[p].layer == b->facts[q].layer &&
+           (!b->by_module || b->facts[p].first_use == b->facts[q].first_use);
 }
 
 static uint32_t new_bucket(Buckets *b, uint32_t p)
@@ -99,12 +122,6 @@ static void join(Buckets *b, uint32_t p, uint32_t bucket)
 {
     fg_vec_push(b->scratch, &b->members.data[bucket], p);
     b->bucket[p] = bucket;
-}
-
-/* It stays with the owners of its rows: a bucket of its own, and no gather. */
-static bool is_sharded(const Buckets *b, uint32_t p)
-{
-    return b->graph->params.data[p].sharded;
 }
 
 /* The largest parameter outside layers that is like p. */
@@ -145,16 +162,16 @@ static void assign_layers_and_large(Buckets *b)
 {
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t p = b->by_use[i], found = FG_NO_ID;
-        if (is_sharded(b, p))
-            b->facts[p].layer = -1;
-        if (b->facts[p].layer < 0) {
-            if (is_sharded(b, p) || !is_small(b, p))
+        if (b->facts[p].layer < 0 && !b->facts[p].persistent) {
+            if (is_sharded(b, p) || b->by_module || !is_small(b, p))
                 join(b, p, new_bucket(b, p));
             continue;
         }
-        for (uint32_t k = 0; k < b->members.len && found == FG_NO_ID; k++)
-            if (b->layers.data[k] == b->facts[p].layer && alike(b, b->members.data[k].data[0], p))
+        for (uint32_t k = 0; k < b->members.len && found == FG_NO_ID; k++) {
+            uint32_t q = b->members.data[k].data[0];
+            if (alike(b, q, p) && (b->facts[p].persistent || together(b, p, q)))
                 found = k;
+        }
         join(b, p, found == FG_NO_ID ? new_bucket(b, p) : found);
     }
 }
@@ -174,7 +191,10 @@ static const char *bucket_name(const Buckets *b, uint32_t bucket)
 {
     FgArena *arena = b->graph->arena;
     uint32_t p = b->members.data[bucket].data[0];
-    if (b->layers.data[bucket] < 0)
+    if (b->facts[p].persistent)
+        return fg_arena_printf(arena, "persistent%s.%s", b->facts[p].gradient ? "" : ".frozen",
+                               fg_dtype_name(b->graph->params.data[p].type->dtype));
+    if (b->layers.data[bucket] < 0 || b->by_module)
         return b->graph->params.data[p].name;
     const char *kind = b->facts[p].gradient ? "" : ".frozen";
     const char *pinned =
@@ -192,7 +212,7 @@ static void emit_buckets(Buckets *b)
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
         memcpy(params, members->data, members->len * sizeof *params);
         FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len,
-                               0};
+                               0, 0};
         fg_vec_push(arena, &b->plan->buckets, bucket);
     }
 }
@@ -203,7 +223,7 @@ static void emit_buckets(Buckets *b)
 static int64_t group_of(const Buckets *b, uint32_t bucket)
 {
     int32_t layer = b->layers.data[bucket];
-    return layer >= 0 ? (int64_t)layer : -1 - (int64_t)bucket;
+    return layer >= 0 && !b->by_module ? (int64_t)layer : -1 - (int64_t)bucket;
 }
 
 typedef struct OpenInterval {
@@ -271,7 +291,17 @@ static void emit_intervals(Buckets *b)
 
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute)
 {
-    Buckets b = {.graph = graph, .scratch = scratch, .plan = FG_NEW(graph->arena, FgPlan)};
+    return fg_plan_units(graph, scratch, name, recompute, false, 0);
+}
+
+FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
+                      bool by_module, int64_t persistence)
+{
+    Buckets b = {.graph = graph,
+                 .scratch = scratch,
+                 .plan = FG_NEW(graph->arena, FgPlan),
+                 .by_module = by_module,
+                 .persistence = persistence};
     b.plan->name = fg_intern(graph->intern, name);
     b.plan->recompute = recompute;
     collect_facts(&b);

@@ -8,6 +8,7 @@
 /* A plan lowered, measured by ledger and simulator. */
 typedef struct FgEvaluation {
     FgPlan *plan;    /* in the search's arena */
+    uint32_t kept;   /* gathers that it saves over gathering at each use */
     FgLedger ledger; /* text in the search's arena */
     FgSim sim;
 } FgEvaluation;
@@ -27,15 +28,11 @@ typedef struct FgSearch {
 bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluation *out,
                         FgModule **out_module);
 
-/* The fastest plan that fits the budget. `fixed`: evaluations of the fixed plans, which are
- * candidates too. False when nothing fits or after errors. */
-bool fg_search_compiled(FgSearch *search, const FgEvaluation *fixed, uint32_t n_fixed,
-                        FgEvaluation *out);
+/* Improves *out, which fits the budget, by plans with the buckets of `base`, whose plan gathers at
+ * use. False after errors. */
+bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
 /* fit first, then time, then memory. */
 bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget);
-
-/* Buckets that `plan` keeps gathered where `base` gathers them again. */
-uint32_t fg_plan_kept(const FgPlan *plan, const FgPlan *base);
 
 #endif

@@ -10,8 +10,7 @@
  *
  * Cost: one pass over the nodes for durations and bounds, and a few operations for each start or
  * end. The search calls this for every plan. */
-#include "ir/op_table.h"
-#include "passes/compile.h"
+#include "passes/simulate.h"
 
 #include <string.h>
 
@@ -25,8 +24,8 @@ typedef struct Body {
     bool *done;                    /* by position */
     uint32_t *queue[FG_N_STREAMS]; /* positions, in issue order */
     uint32_t n_queue[FG_N_STREAMS];
-    double
-        *stalls; /* by node id: seconds that compute stands still for it; NULL when nobody asks */
+    FgSimNode *trace; /* by node id; NULL when nobody asks */
+    double now;       /* seconds since the function began */
 } Body;
 
 /* What one function takes, in seconds. */
@@ -49,55 +48,6 @@ static uint32_t root_of(const FgModule *module, uint32_t value)
     while (module->values.data[value].root != value)
         value = module->values.data[value].root;
     return value;
-}
-
-/* ---- durations ---- */
-
-static double matmul_rate(const FgMachine *machine, FgDtype dtype)
-{
-    if (dtype == FG_BF16)
-        return machine->matmul_bf16;
-    return dtype == FG_F16 ? machine->matmul_f16 : machine->matmul_f32;
-}
-
-static double quotient(double work, double rate)
-{
-    return work > 0.0 && rate > 0.0 ? work / rate : 0.0;
-}
-
-static double collective_seconds(const FgModule *module, const FgMachine *machine, FgOp op,
-                                 double bytes)
-{
-    if (module->ranks <= 1) /* a copy on the device */
-        return machine->launch_seconds + quotient(2.0 * bytes, machine->memory_rate);
-    if (op == FG_OP_gather || op == FG_OP_exchange)
-        return fg_curve_seconds(&machine->gather, bytes);
-    /* An all-reduce moves twice what a reduce-scatter does. */
-    return fg_curve_seconds(&machine->reduce, op == FG_OP_all_reduce ? 2.0 * bytes : bytes);
-}
-
-static double node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node,
-                           const FgCost *cost)
-{
-    const FgOpInfo *info = fg_op_info(node->op);
-    if (!info->call || node->op == FG_OP_release) /* nothing reaches the device */
-        return 0.0;
-    if (info->flags & FG_OPF_COLLECTIVE)
-        return collective_seconds(module, machine, node->op, cost->wire_bytes);
-    FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID
-                        ? module->values.data[node->operands[0]].type->dtype
-                        : FG_F32;
-    double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype)) +
-                   quotient(cost->vector_flops, machine->vector_flops);
-    double memory = quotient(cost->read_bytes + cost->write_bytes, machine->memory_rate);
-    return machine->launch_seconds + (flops > memory ? flops : memory);
-}
-
-double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node)
-{
-    FgCost cost;
-    fg_node_cost(module, node, &cost);
-    return node_seconds(module, machine, node, &cost);
 }
 
 /* ---- the longest chain of true dependencies ---- */
@@ -165,7 +115,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         const FgNode *node = node_at(body, i);
         FgCost cost = {0};
         fg_node_cost(module, node, &cost);
-        body->seconds[i] = node_seconds(module, machine, node, &cost);
+        body->seconds[i] = fg_cost_seconds(module, machine, node, &cost);
         body->position[node->id] = i + 1;
         body->queue[node->stream][body->n_queue[node->stream]++] = i;
         figures->alone[node->stream] += body->seconds[i];
@@ -197,6 +147,33 @@ typedef struct Engines {
     double left[FG_N_STREAMS]; /* seconds of the running node, alone */
 } Engines;
 
+/* Records when a node starts, and the node whose end it had to await: the last to end among those
+ * it waits for and its forerunner on the stream (itself: none). */
+static void note_start(Body *body, uint32_t position, uint32_t forerunner)
+{
+    if (!body->trace)
+        return;
+    const FgNode *node = node_at(body, position);
+    FgSimNode *out = &body->trace[node->id];
+    *out = (FgSimNode){.start_us = body->now * 1e6, .after = FG_NO_ID};
+    if (forerunner != position)
+        out->after = node_at(body, forerunner)->id;
+    for (uint32_t i = 0; i < node->n_waits; i++) {
+        uint32_t at = body->position[node->waits[i]];
+        if (at && at - 1 < position &&
+            (out->after == FG_NO_ID ||
+             body->trace[node->waits[i]].end_us > body->trace[out->after].end_us))
+            out->after = node->waits[i];
+    }
+}
+
+static void end_node(Body *body, uint32_t position)
+{
+    body->done[position] = true;
+    if (body->trace)
+        body->trace[node_at(body, position)->id].end_us = body->now * 1e6;
+}
+
 /* Starts whatever can start now; nodes without duration end at once. */
 static void start_ready(Body *body, Engines *engines)
 {
@@ -207,11 +184,12 @@ static void start_ready(Body *body, Engines *engines)
                 uint32_t at = body->queue[s][engines->head[s]];
                 if (blocked_by(body, at) != FG_N_STREAMS)
                     break;
+                note_start(body, at, engines->head[s] ? body->queue[s][engines->head[s] - 1] : at);
                 if (body->seconds[at] > 0.0) {
                     engines->running[s] = true;
                     engines->left[s] = body->seconds[at];
                 } else {
-                    body->done[at] = true;
+                    end_node(body, at);
                     engines->head[s]++;
                     moved = true;
                 }
@@ -271,10 +249,12 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
     uint32_t exposed = exposed_stream(body, engines);
     if (exposed != FG_N_STREAMS) {
         figures->exposed[exposed] += piece;
-        if (body->stalls && engines->running[exposed])
-            body->stalls[node_at(body, body->queue[exposed][engines->head[exposed]])->id] += piece;
+        if (body->trace && engines->running[exposed])
+            body->trace[node_at(body, body->queue[exposed][engines->head[exposed]])->id].stall_us +=
+                piece * 1e6;
     }
     figures->length += piece;
+    body->now = figures->length;
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         if (!engines->running[s])
             continue;
@@ -283,20 +263,20 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
         /* What is left of a node that ends together with `next` is rounding. */
         if (s == next || engines->left[s] <= 1e-12 * piece) {
             engines->running[s] = false;
-            body->done[body->queue[s][engines->head[s]++]] = true;
+            end_node(body, body->queue[s][engines->head[s]++]);
         }
     }
     return true;
 }
 
 static Figures run_body(FgArena *scratch, const FgModule *module, const FgFunc *func,
-                        const FgMachine *machine, double *stalls)
+                        const FgMachine *machine, FgSimNode *trace)
 {
     Body body;
     Engines engines = {0};
     Figures figures = {0};
     body_init(&body, scratch, module, func, machine, &figures);
-    body.stalls = stalls;
+    body.trace = trace;
     do
         start_ready(&body, &engines);
     while (advance(&body, machine, &engines, &figures));
@@ -357,13 +337,11 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
     }
 }
 
-void fg_simulate_stalls(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
-                        double *out_us)
+void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,
+                       FgSimNode *out)
 {
     for (uint32_t i = 0; i < sched->nodes.len; i++)
-        out_us[i] = 0.0;
+        out[i] = (FgSimNode){.after = FG_NO_ID};
     for (uint32_t i = 0; i < sched->funcs.len; i++)
-        run_body(scratch, sched, &sched->funcs.data[i], machine, out_us);
-    for (uint32_t i = 0; i < sched->nodes.len; i++)
-        out_us[i] *= 1e6;
+        run_body(scratch, sched, &sched->funcs.data[i], machine, out);
 }

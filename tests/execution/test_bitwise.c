@@ -45,7 +45,8 @@ static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
     FgCompiled out = {0};
     FgModule *graph =
         fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
-    FgCompileOptions how = {schedule, s->recompute, memory, false, NULL, NULL};
+    FgCompileOptions how = {
+        .schedule = schedule, .recompute = s->recompute, .memory_bytes = memory};
     if (graph && !fg_compile(s->arena, graph, &s->machine, &s->numerics, &how, &out))
         out.module = NULL;
     return out;

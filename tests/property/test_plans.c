@@ -89,7 +89,10 @@ static bool begin(Case *c, uint64_t seed)
 
 static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, FgCompiled *out)
 {
-    FgCompileOptions options = {schedule, c->recompute, memory, verify, NULL, NULL};
+    FgCompileOptions options = {.schedule = schedule,
+                                .recompute = c->recompute,
+                                .memory_bytes = memory,
+                                .verify_each = verify};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
     if (!out->module)
@@ -164,8 +167,8 @@ static void dumps_round_trip(int *failures)
             ++*failures;
             return;
         }
-        FgCompileOptions options = {FG_SCHEDULE_COMPILED, c.recompute, UINT64_MAX, false, NULL,
-                                    stops[seed % 6]};
+        FgCompileOptions options = {
+            .recompute = c.recompute, .memory_bytes = UINT64_MAX, .stop_after = stops[seed % 6]};
         FgCompiled out;
         CHECK(fg_compile(c.arena, c.graph, &c.machine, &c.numerics, &options, &out));
         FgBuf one, two;

@@ -8,11 +8,11 @@
 
 #define NO_LIMIT (UINT64_MAX / 4) /* more than any plan takes */
 
-static void find_stalls(FgArena *arena, const FgMachine *machine, FgSide *side)
+static void simulate(FgArena *arena, const FgMachine *machine, FgSide *side)
 {
-    double *stalls = FG_NEW_ARRAY(arena, double, side->module->nodes.len + 1);
-    fg_simulate_stalls(arena, side->module, machine, stalls);
-    side->stall_us = stalls;
+    FgSimNode *run = FG_NEW_ARRAY(arena, FgSimNode, side->module->nodes.len + 1);
+    fg_simulate_trace(arena, side->module, machine, run);
+    side->run = run;
 }
 
 static void fill_side(FgSession *s, FgSide *side, const char *name, const FgCompiled *compiled)
@@ -22,7 +22,7 @@ static void fill_side(FgSession *s, FgSide *side, const char *name, const FgComp
     side->scheduled = true;
     side->ledger = compiled->ledger;
     side->sim = compiled->sim;
-    find_stalls(s->arena, &s->machine, side);
+    simulate(s->arena, &s->machine, side);
 }
 
 /* The baseline is shown also when it does not fit: that is when the comparison matters most. */
@@ -86,7 +86,7 @@ static bool dump_side(FgSession *s, const char *path, FgSide *out)
     fg_machine_set_ranks(s->arena, &machine, out->module->ranks);
     fg_ledger(s->arena, out->module, &out->ledger);
     fg_simulate(s->arena, out->module, &machine, &out->sim);
-    find_stalls(s->arena, &machine, out);
+    simulate(s->arena, &machine, out);
     return true;
 }
 

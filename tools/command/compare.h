@@ -13,7 +13,7 @@ typedef struct FgSide {
     bool too_big;   /* planned although it does not fit the memory offered */
     FgLedger ledger;
     FgSim sim;
-    const double *stall_us; /* by node id: how long compute stands still for it; NULL: not known */
+    const FgSimNode *run; /* by node id; NULL: not known */
 } FgSide;
 
 /* One figure of both sides. */

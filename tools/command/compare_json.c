@@ -33,9 +33,9 @@ static void put_change(FgArena *arena, const FgComparison *c, const FgChange *ch
     if (change->kind == FG_CHANGE_MOVED)
         fg_buf_printf(out, ", \"earlier\": %" PRId64 ", \"ahead\": [%u, %u]", change->earlier,
                       change->left->ahead, change->right->ahead);
-    if (change->right && c->right.stall_us)
+    if (change->right && c->right.run)
         fg_buf_printf(out, ", \"stall_us\": %s",
-                      fg_double_text(arena, c->right.stall_us[change->right->node]));
+                      fg_double_text(arena, c->right.run[change->right->node].stall_us));
     fg_buf_puts(out, "}");
 }
 

@@ -72,6 +72,16 @@ static void put_figures(FgArena *arena, const FgComparison *c, FgBuf *out)
     }
 }
 
+/* Is every gather of a side of persistent parameters alone? */
+static bool all_persistent(const FgSide *side)
+{
+    const FgModule *m = side->module;
+    for (uint32_t i = 0; side->scheduled && i < m->buckets.len; i++)
+        if (strncmp(m->buckets.data[i].name, "persistent", 10) != 0)
+            return false;
+    return side->scheduled && m->buckets.len > 0;
+}
+
 static bool is_gather(const FgComparison *c, const FgChange *change)
 {
     return change->right ? c->right.module->nodes.data[change->right->node].op == FG_OP_gather
@@ -105,9 +115,9 @@ static const char *gather_text(FgArena *arena, const FgSide *side, const FgLine 
 {
     const char *text =
         fg_arena_printf(arena, ", %s ahead of its use", fg_count_text(arena, line->ahead));
-    if (!side->stall_us)
+    if (!side->run)
         return text;
-    double stall = side->stall_us[line->node];
+    double stall = side->run[line->node].stall_us;
     return stall < 0.5 ? fg_arena_printf(arena, "%s, hidden", text)
                        : fg_arena_printf(arena, "%s, %s exposed", text,
                                          value_text(arena, FG_FIGURE_US, stall));
@@ -244,6 +254,11 @@ static void put_verdict(FgArena *arena, const FgComparison *c, FgBuf *out)
         fg_buf_printf(out,
                       "%s does not fit the %s there are; its figures are those it would have\n",
                       c->left.name, fg_bytes_text(arena, c->budget));
+    if (all_persistent(&c->left))
+        fg_buf_printf(out,
+                      "%s keeps everything gathered: no parameter is above its persistence "
+                      "threshold; --zero3 minimal gathers at use\n",
+                      c->left.name);
     if (c->right.plan)
         fg_buf_printf(out, "%s: the %s schedule is the fastest that fits\n", c->right.name,
                       c->right.plan);

@@ -114,6 +114,14 @@ static bool is_count(const char *text)
     return *end == 0 && end != text && errno == 0 && n >= 1 && n <= INT32_MAX;
 }
 
+/* A number of elements, 5e7 as well as 50000000. */
+static bool is_elements(const char *text)
+{
+    char *end;
+    double x = strtod(text, &end);
+    return *end == 0 && end != text && x >= 0 && x <= 1e18 && x == floor(x);
+}
+
 static bool is_limit(const char *text)
 {
     char *end;
@@ -147,6 +155,8 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
         wanted = "at most 65536 ranks";
     else if (strcmp(flag->value, "X") == 0 && !is_limit(value))
         wanted = "a number greater than 0";
+    else if (strcmp(flag->value, "ELEMENTS") == 0 && !is_elements(value))
+        wanted = "a whole number of elements, such as 5e7";
     else if (strcmp(flag->value, "NAME=N") == 0 && !is_dim(value))
         wanted = "NAME=N with N from 1 on";
     else if (strcmp(flag->value, "SIZE") == 0 && (!fg_parse_bytes(value, &bytes) || bytes == 0))

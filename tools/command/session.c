@@ -133,9 +133,26 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
     return ok ? FG_EXIT_OK : FG_EXIT_INPUT;
 }
 
+static FgZero3 zero3_of(const FgFlags *flags)
+{
+    FgZero3 z = fg_flags_choice(flags, FG_FLAG_zero3) == 0 ? FG_ZERO3_DEFAULTS : FG_ZERO3_MINIMAL;
+    const struct {
+        FgFlagId flag;
+        int64_t *knob;
+    } knobs[] = {{FG_FLAG_prefetch_bucket_size, &z.prefetch_bucket_size},
+                 {FG_FLAG_max_live_parameters, &z.max_live_parameters},
+                 {FG_FLAG_max_reuse_distance, &z.max_reuse_distance},
+                 {FG_FLAG_param_persistence_threshold, &z.param_persistence_threshold},
+                 {FG_FLAG_reduce_bucket_size, &z.reduce_bucket_size}};
+    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+        *knobs[i].knob = (int64_t)fg_flags_number(flags, knobs[i].flag, (double)*knobs[i].knob);
+    z.by_module = fg_flags_choice(flags, FG_FLAG_zero3_unit) == 1;
+    return z;
+}
+
 FgCompileOptions fg_session_options(const FgSession *session)
 {
-    FgCompileOptions options = {.memory_bytes = UINT64_MAX};
+    FgCompileOptions options = {.memory_bytes = UINT64_MAX, .zero3 = zero3_of(session->flags)};
     options.schedule = (FgSchedule)fg_flags_choice(session->flags, FG_FLAG_schedule);
     options.recompute = (FgRecompute)fg_flags_choice(session->flags, FG_FLAG_recompute);
     if (session->flags->values[FG_FLAG_memory])

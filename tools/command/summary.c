@@ -121,6 +121,16 @@ static void put_memory(const FgSession *s, const FgCompiled *c, FILE *out)
     put_arena(arena, l, out);
 }
 
+/* Which knobs the baseline has. */
+static const char *knobs_text(const FgSession *s)
+{
+    const FgZero3 zero3 = fg_session_options(s).zero3, defaults = FG_ZERO3_DEFAULTS,
+                  minimal = FG_ZERO3_MINIMAL;
+    if (fg_zero3_equal(&zero3, &defaults))
+        return "DeepSpeed's defaults";
+    return fg_zero3_equal(&zero3, &minimal) ? "gather at use" : "knobs as given";
+}
+
 static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -130,7 +140,7 @@ static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
             "          compute alone %s, slowed by overlap %s, exposed: gather %s, reduce %s\n",
             time_text(arena, c->sim.compute_us), time_text(arena, c->sim.slowed_us),
             time_text(arena, c->sim.exposed_gather_us), time_text(arena, c->sim.exposed_reduce_us));
-    fprintf(out, "          ZeRO-3 (gather at use): step %s, peak %s%s\n",
+    fprintf(out, "          ZeRO-3 (%s): step %s, peak %s%s\n", knobs_text(s),
             time_text(arena, c->zero3_step_us), fg_bytes_text(arena, c->zero3_peak_bytes),
             c->zero3_peak_bytes <= c->budget_bytes ? "" : ", which does not fit");
 }

@@ -1,0 +1,51 @@
+/* What a node takes alone on its engine: the larger of its arithmetic and its memory traffic plus a
+ * launch; a collective what the machine's curve says. */
+#include "ir/op_table.h"
+#include "passes/simulate.h"
+
+static double matmul_rate(const FgMachine *machine, FgDtype dtype)
+{
+    if (dtype == FG_BF16)
+        return machine->matmul_bf16;
+    return dtype == FG_F16 ? machine->matmul_f16 : machine->matmul_f32;
+}
+
+static double quotient(double work, double rate)
+{
+    return work > 0.0 && rate > 0.0 ? work / rate : 0.0;
+}
+
+static double collective_seconds(const FgModule *module, const FgMachine *machine, FgOp op,
+                                 double bytes)
+{
+    if (module->ranks <= 1) /* a copy on the device */
+        return machine->launch_seconds + quotient(2.0 * bytes, machine->memory_rate);
+    if (op == FG_OP_gather || op == FG_OP_exchange)
+        return fg_curve_seconds(&machine->gather, bytes);
+    /* An all-reduce moves twice what a reduce-scatter does. */
+    return fg_curve_seconds(&machine->reduce, op == FG_OP_all_reduce ? 2.0 * bytes : bytes);
+}
+
+double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node,
+                       const FgCost *cost)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    if (!info->call || node->op == FG_OP_release) /* nothing reaches the device */
+        return 0.0;
+    if (info->flags & FG_OPF_COLLECTIVE)
+        return collective_seconds(module, machine, node->op, cost->wire_bytes);
+    FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID
+                        ? module->values.data[node->operands[0]].type->dtype
+                        : FG_F32;
+    double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype)) +
+                   quotient(cost->vector_flops, machine->vector_flops);
+    double memory = quotient(cost->read_bytes + cost->write_bytes, machine->memory_rate);
+    return machine->launch_seconds + (flops > memory ? flops : memory);
+}
+
+double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node)
+{
+    FgCost cost;
+    fg_node_cost(module, node, &cost);
+    return fg_cost_seconds(module, machine, node, &cost);
+}

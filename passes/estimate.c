@@ -1,0 +1,196 @@
+/* estimate: time and memory of a step by compute node.
+ *
+ * Read off the schedule that gathers at use. Time is that of the compute stream with nothing in its
+ * way, or as a simulated run of a better plan had it; memory is what lives at each compute node.
+ * What a lever costs in bytes over which nodes is then a sum over an array, and the search need not
+ * lower a plan to see that it cannot fit. What the estimate leaves out (placement loss, a
+ * collective that runs later than it was issued) shows when the plan is lowered.
+ */
+#include "passes/estimate.h"
+
+#include "passes/liveness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const FgFunc *main_body(const FgModule *sched)
+{
+    const FgFunc *step = fg_func((FgModule *)sched, "step");
+    return step ? step : fg_func((FgModule *)sched, "last");
+}
+
+static uint64_t value_bytes(const FgModule *m, uint32_t v)
+{
+    return fg_type_bytes(m->values.data[v].type);
+}
+
+/* ---- time ---- */
+static void add_gather(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
+                       const FgNode *node, uint32_t *seen, uint32_t *last_end)
+{
+    uint32_t first = 0, at = estimate->start.len;
+    while (estimate->base->gathers.data[first].bucket != node->bucket)
+        first++;
+    double seconds = fg_node_seconds(m, machine, node) / machine->gather_beside_compute;
+    FgGatherSite site = {first + seen[node->bucket]++,    last_end[node->bucket], at, at, seconds,
+                         value_bytes(m, node->results[0])};
+    fg_vec_push(estimate->arena, &estimate->gathers, site);
+}
+
+static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
+                         const FgNode *node)
+{
+    double seconds = fg_node_seconds(m, machine, node) / machine->reduce_beside_compute;
+    FgReduceSite *last =
+        estimate->reduces.len ? &estimate->reduces.data[estimate->reduces.len - 1] : NULL;
+    if (node->op == FG_OP_reduce_scatter) {
+        FgReduceSite site = {.bucket = node->bucket,
+                             .ready = estimate->start.len,
+                             .seconds = seconds,
+                             .bytes = value_bytes(m, node->operands[0]),
+                             .own_bytes = value_bytes(m, node->results[0])};
+        fg_vec_push(estimate->arena, &estimate->reduces, site);
+    } else if (last && node->stream == FG_STREAM_REDUCE) {
+        last->after += seconds;
+    } else if (last && node->stream == FG_STREAM_COPY) {
+        last->update += seconds;
+    }
+}
+
+static void close_gather(FgEstimate *estimate, uint32_t bucket, uint32_t *last_end)
+{
+    for (uint32_t k = estimate->gathers.len; k > 0; k--) {
+        FgGatherSite *site = &estimate->gathers.data[k - 1];
+        if (estimate->base->gathers.data[site->gather].bucket == bucket) {
+            site->end = last_end[bucket] = estimate->start.len;
+            return;
+        }
+    }
+}
+
+static void read_body(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
+                      const FgMachine *machine)
+{
+    const FgIdVec *order = &main_body(m)->order;
+    uint32_t *seen = FG_NEW_ARRAY(scratch, uint32_t, m->buckets.len + 1);
+    uint32_t *last_end = FG_NEW_ARRAY(scratch, uint32_t, m->buckets.len + 1);
+    double now = 0;
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &m->nodes.data[order->data[i]];
+        if (node->op == FG_OP_gather) {
+            add_gather(estimate, m, machine, node, seen, last_end);
+        } else if (node->op == FG_OP_release) {
+            close_gather(estimate, node->bucket, last_end);
+        } else if (fg_node_is_compute(node)) {
+            fg_vec_push(estimate->arena, &estimate->start, now);
+            now += fg_node_seconds(m, machine, node);
+        } else if (!fg_node_is_name(node) && node->stream != FG_STREAM_COMPUTE) {
+            add_transfer(estimate, m, machine, node);
+        }
+    }
+    fg_vec_push(estimate->arena, &estimate->start, now);
+}
+
+void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *sched,
+                        const FgMachine *machine)
+{
+    FgSimNode *run = FG_NEW_ARRAY(scratch, FgSimNode, sched->nodes.len + 1);
+    fg_simulate_trace(scratch, sched, machine, run);
+    const FgIdVec *order = &main_body(sched)->order;
+    uint32_t at = 0;
+    double end = 0;
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &sched->nodes.data[order->data[i]];
+        if (!fg_node_is_compute(node) || at + 1 >= estimate->start.len)
+            continue;
+        estimate->start.data[at++] = run[node->id].start_us * 1e-6;
+        end = run[node->id].end_us * 1e-6;
+    }
+    estimate->start.data[at] = end;
+}
+
+/* ---- memory ---- */
+/* Bytes that live before each place of the timeline, as changes: one entry a place and one more. */
+static int64_t *changes_of(FgArena *scratch, const FgModule *m, int64_t *out_live)
+{
+    FgIntervalVec intervals = {0};
+    uint32_t len;
+    fg_intervals(scratch, m, &intervals, &len);
+    int64_t *change = FG_NEW_ARRAY(scratch, int64_t, (size_t)len + 1);
+    *out_live = 0;
+    for (uint32_t i = 0; i < intervals.len; i++) {
+        const FgInterval *x = &intervals.data[i];
+        change[x->begin] += (int64_t)x->bytes;
+        change[x->end + 1] -= (int64_t)x->bytes;
+        *out_live += x->end < x->begin ? (int64_t)x->bytes : 0;
+    }
+    return change;
+}
+
+/* Bytes that live at each position, the most over the bodies. The timeline begins with these. */
+static void read_memory(FgEstimate *estimate, FgArena *scratch, const FgModule *m)
+{
+    static const char *const bodies[] = {"step", "first", "middle", "last"};
+    uint32_t n = estimate->start.len, place = 0;
+    for (uint32_t i = 0; i < n; i++)
+        fg_vec_push(estimate->arena, &estimate->live, 0);
+    int64_t live, *change = changes_of(scratch, m, &live);
+    for (uint32_t f = 0; f < sizeof bodies / sizeof *bodies; f++) {
+        const FgFunc *body = fg_func((FgModule *)m, bodies[f]);
+        uint32_t begun = 0;
+        for (uint32_t i = 0; body && i < body->order.len; i++) {
+            live += change[place++];
+            begun += fg_node_is_compute(&m->nodes.data[body->order.data[i]]);
+            uint32_t position = begun > 0 ? begun - 1 : 0;
+            if (position < n && (uint64_t)live > estimate->live.data[position])
+                estimate->live.data[position] = (uint64_t)live;
+        }
+    }
+}
+
+/* ---- pairs ---- */
+typedef struct Gap {
+    FgKeepPair pair;
+    double seconds;
+} Gap;
+
+static int by_gap(const void *a, const void *b)
+{
+    const Gap *x = a, *y = b;
+    if (x->seconds < y->seconds || x->seconds > y->seconds)
+        return x->seconds < y->seconds ? -1 : 1;
+    return x->pair.first < y->pair.first ? -1 : x->pair.first > y->pair.first;
+}
+
+static void find_pairs(FgEstimate *estimate, FgArena *scratch)
+{
+    uint32_t n = estimate->base->gathers.len;
+    uint32_t *site_of = FG_NEW_ARRAY(scratch, uint32_t, n + 1);
+    memset(site_of, 0xff, n * sizeof *site_of);
+    for (uint32_t i = 0; i < estimate->gathers.len; i++)
+        site_of[estimate->gathers.data[i].gather] = i;
+    FG_VEC(Gap) gaps = {0};
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        uint32_t a = site_of[i], b = site_of[i + 1];
+        if (a == FG_NO_ID || b == FG_NO_ID ||
+            estimate->base->gathers.data[i].bucket != estimate->base->gathers.data[i + 1].bucket)
+            continue;
+        Gap gap = {{a, b},
+                   estimate->start.data[estimate->gathers.data[b].use] -
+                       estimate->start.data[estimate->gathers.data[a].end]};
+        fg_vec_push(scratch, &gaps, gap);
+    }
+    if (gaps.len)
+        qsort(gaps.data, gaps.len, sizeof *gaps.data, by_gap);
+    for (uint32_t i = 0; i < gaps.len; i++)
+        fg_vec_push(estimate->arena, &estimate->pairs, gaps.data[i].pair);
+}
+
+void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, const FgPlan *base,
+                       const FgMachine *machine, FgEstimate *out)
+{
+    *out = (FgEstimate){.arena = arena, .base = base};
+    read_body(out, scratch, sched, machine);
+    read_memory(out, scratch, sched);
+    find_pairs(out, scratch);
+}

@@ -1,0 +1,64 @@
+/* What the search knows of a schedule without lowering it again: a estimate of its time and memory,
+ * read off the plan that gathers at use, and the levers that it suggests. */
+#ifndef FG_PASSES_ESTIMATE_H
+#define FG_PASSES_ESTIMATE_H
+
+#include "passes/compile.h"
+#include "passes/lower.h"
+
+/* Positions are compute nodes (fg_node_is_compute), numbered in a body of the period; bodies are
+ * alike in them. */
+typedef struct FgGatherSite {
+    uint32_t gather;   /* of the base plan */
+    uint32_t earliest; /* after the last use of the bucket's interval before */
+    uint32_t use, end; /* first use; behind the last use */
+    double seconds;    /* beside compute */
+    uint64_t bytes;
+} FgGatherSite;
+
+typedef struct FgReduceSite {
+    uint32_t bucket;
+    uint32_t ready;     /* behind the last contribution */
+    double seconds;     /* until its buffer is read, beside compute */
+    double after;       /* more work on the same stream before the next */
+    double update;      /* norm and update, on the copy stream */
+    uint64_t bytes;     /* of the buffer */
+    uint64_t own_bytes; /* of the slice */
+} FgReduceSite;
+
+/* Neighbouring intervals of one bucket: sites of the estimate. */
+typedef struct FgKeepPair {
+    uint32_t first, next;
+} FgKeepPair;
+
+typedef struct FgEstimate {
+    FgArena *arena;
+    const FgPlan *base;           /* gathers at use */
+    FG_VEC(double) start;         /* position -> seconds; one more entry: the end */
+    FG_VEC(uint64_t) live;        /* position -> most arena bytes that live there */
+    FG_VEC(FgGatherSite) gathers; /* in order of need */
+    FG_VEC(FgReduceSite) reduces; /* in order */
+    FG_VEC(FgKeepPair) pairs;     /* the shortest time between the two first */
+} FgEstimate;
+
+/* Reads a lowered base plan. Everything lives in `arena`; the module may go. */
+void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, const FgPlan *base,
+                       const FgMachine *machine, FgEstimate *out);
+/* Takes the start of compute nodes from a simulated run of another plan for the same graph. */
+void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *sched,
+                        const FgMachine *machine);
+
+typedef struct FgLeverChoice {
+    double slack;         /* time allowed for a transfer, over what it takes */
+    uint32_t kept;        /* pairs to keep gathered, as far as they fit */
+    bool holds_first;     /* holds are granted before prefetches */
+    uint64_t arena_limit; /* bytes that may live at once, by the estimate */
+} FgLeverChoice;
+
+/* A plan with the levers that suit the choice: keeps, then prefetches by earliest need and holds,
+ * each as far as the limit lets it. In the estimate's arena. */
+/* Sets linger and settle of every bucket by the choice's slack, whatever the memory. */
+void fg_estimate_holds(const FgEstimate *estimate, FgArena *scratch, double slack, FgPlan *plan);
+FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgLeverChoice *choice);
+
+#endif

@@ -1,0 +1,185 @@
+/* levers: a plan that suits a choice of slack, keeps and memory, from the estimate alone.
+ *
+ * Keeps first, the shortest gap first, each only if its bytes fit all the way. Then prefetches: a
+ * walk backwards finds the latest issue that still hides each gather (it must finish when it is
+ * needed, and before the next one on the link starts); a walk forwards grants it from there, or
+ * from the first compute node after which its bytes fit up to its use: where memory is short the
+ * earliest need is served first. Holds of gradient buffers and slices until their transfer is
+ * likely done come after these or before, as far as they fit.
+ */
+#include "passes/estimate.h"
+
+#include <string.h>
+
+typedef struct Levers {
+    const FgEstimate *estimate;
+    const FgLeverChoice *choice;
+    FgPlan *plan;
+    uint64_t *live;    /* position -> bytes, with what is granted so far */
+    uint32_t n;        /* positions */
+    bool *joined;      /* gather site -> kept from the one before: no gather of its own */
+    uint32_t *plan_at; /* gather site -> its gather in the base plan, less what was joined before */
+} Levers;
+
+static bool fits(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
+{
+    for (uint32_t i = begin; i < end && i < l->n; i++)
+        if (l->live[i] + bytes > l->choice->arena_limit)
+            return false;
+    return true;
+}
+
+static void grant(Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
+{
+    for (uint32_t i = begin; i < end && i < l->n; i++)
+        l->live[i] += bytes;
+}
+
+/* First position from which `bytes` fit up to `end`. */
+static uint32_t first_fit(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
+{
+    uint32_t at = end;
+    while (at > begin && l->live[at - 1] + bytes <= l->choice->arena_limit)
+        at--;
+    return at;
+}
+
+/* Last position up to which `bytes` fit from `begin`. */
+static uint32_t last_fit(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
+{
+    uint32_t at = begin;
+    while (at < end && at < l->n && l->live[at] + bytes <= l->choice->arena_limit)
+        at++;
+    return at;
+}
+
+/* Last compute node that starts no later than `time`. */
+static uint32_t node_at(const FgEstimate *estimate, double time)
+{
+    uint32_t low = 0, high = estimate->start.len - 1;
+    while (low < high) {
+        uint32_t mid = (low + high + 1) / 2;
+        if (estimate->start.data[mid] <= time)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    return low;
+}
+
+static void keep_pairs(Levers *l)
+{
+    const FgEstimate *estimate = l->estimate;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < estimate->pairs.len && kept < l->choice->kept; i++) {
+        const FgGatherSite *a = &estimate->gathers.data[estimate->pairs.data[i].first];
+        const FgGatherSite *b = &estimate->gathers.data[estimate->pairs.data[i].next];
+        if (!fits(l, a->end, b->use, a->bytes))
+            continue;
+        grant(l, a->end, b->use, a->bytes);
+        l->joined[estimate->pairs.data[i].next] = true;
+        kept++;
+    }
+}
+
+/* The plan's gathers: the base's, with joined ones merged into those before them. */
+static void write_gathers(Levers *l)
+{
+    const FgEstimate *estimate = l->estimate;
+    const FgPlan *base = estimate->base;
+    uint32_t *merged = l->plan_at; /* by gather of the base first */
+    bool *joined = FG_NEW_ARRAY(estimate->arena, bool, base->gathers.len + 1);
+    for (uint32_t i = 0; i < estimate->gathers.len; i++)
+        joined[estimate->gathers.data[i].gather] = l->joined[i];
+    l->plan->gathers.len = 0;
+    for (uint32_t i = 0; i < base->gathers.len; i++) {
+        FgPlanGather g = base->gathers.data[i];
+        if (joined[i])
+            l->plan->gathers.data[l->plan->gathers.len - 1].last_use = g.last_use;
+        else
+            fg_vec_push(estimate->arena, &l->plan->gathers, g);
+        merged[i] = l->plan->gathers.len - 1;
+    }
+}
+
+static void prefetch(Levers *l, FgArena *scratch)
+{
+    const FgEstimate *estimate = l->estimate;
+    uint32_t *latest = FG_NEW_ARRAY(scratch, uint32_t, estimate->gathers.len + 1);
+    double next_start = estimate->start.data[estimate->start.len - 1];
+    for (uint32_t i = estimate->gathers.len; i > 0; i--) {
+        const FgGatherSite *site = &estimate->gathers.data[i - 1];
+        if (l->joined[i - 1])
+            continue;
+        double need = estimate->start.data[site->use];
+        double finish = need < next_start ? need : next_start;
+        next_start = finish - l->choice->slack * site->seconds;
+        uint32_t at = next_start <= 0 ? 0 : node_at(estimate, next_start);
+        latest[i - 1] = at < site->use ? at : site->use;
+    }
+    for (uint32_t i = 0; i < estimate->gathers.len; i++) {
+        const FgGatherSite *site = &estimate->gathers.data[i];
+        if (l->joined[i])
+            continue;
+        uint32_t begin = latest[i] > site->earliest ? latest[i] : site->earliest;
+        begin = begin < site->use ? first_fit(l, begin, site->use, site->bytes) : site->use;
+        grant(l, begin, site->use, site->bytes);
+        l->plan->gathers.data[l->plan_at[site->gather]].ahead = site->use - begin;
+    }
+}
+
+/* How long to hold `bytes` that are read until `time`. */
+static int64_t hold(Levers *l, uint32_t ready, double time, uint64_t bytes)
+{
+    uint32_t until = node_at(l->estimate, time) + 1;
+    if (until <= ready)
+        return 0;
+    uint32_t end = last_fit(l, ready, until, bytes);
+    grant(l, ready, end, bytes);
+    return end - ready;
+}
+
+static void holds(Levers *l)
+{
+    const FgEstimate *estimate = l->estimate;
+    double link_free = 0, copy_free = 0, slack = l->choice->slack;
+    for (uint32_t i = 0; i < estimate->reduces.len; i++) {
+        const FgReduceSite *site = &estimate->reduces.data[i];
+        FgPlanBucket *bucket = &l->plan->buckets.data[site->bucket];
+        double ready = estimate->start.data[site->ready];
+        double start = ready > link_free ? ready : link_free;
+        double read = start + slack * site->seconds;
+        link_free = start + site->seconds + site->after;
+        bucket->linger = hold(l, site->ready, read, site->bytes);
+        double begun = read > copy_free ? read : copy_free;
+        copy_free = begun + site->update;
+        bucket->settle = hold(l, site->ready, begun + slack * site->update, site->own_bytes);
+    }
+}
+
+FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgLeverChoice *choice)
+{
+    Levers l = {.estimate = estimate, .choice = choice, .n = estimate->live.len};
+    l.plan = fg_plan_clone(estimate->base, estimate->arena);
+    l.plan->name = "compiled";
+    l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
+    memcpy(l.live, estimate->live.data, l.n * sizeof *l.live);
+    l.joined = FG_NEW_ARRAY(scratch, bool, estimate->gathers.len + 1);
+    l.plan_at = FG_NEW_ARRAY(scratch, uint32_t, estimate->base->gathers.len + 1);
+    keep_pairs(&l);
+    write_gathers(&l);
+    if (choice->holds_first)
+        holds(&l);
+    prefetch(&l, scratch);
+    if (!choice->holds_first)
+        holds(&l);
+    return l.plan;
+}
+
+void fg_estimate_holds(const FgEstimate *estimate, FgArena *scratch, double slack, FgPlan *plan)
+{
+    FgLeverChoice choice = {.slack = slack, .arena_limit = UINT64_MAX};
+    Levers l = {.estimate = estimate, .choice = &choice, .plan = plan, .n = estimate->live.len};
+    l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
+    holds(&l);
+}

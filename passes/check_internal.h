@@ -123,13 +123,13 @@ typedef struct FgCheckWalk {
     const FgCheckSpace *space;
     FgCheckCells cells; /* FgCheckFact */
     FgCheckBucket *buckets;
-    bool *gathered;       /* gathered copy -> between gather and release */
-    bool *carried;        /* gathered before the first period */
-    bool *released;       /* gathered copy -> was released at some time */
-    uint32_t *writes;     /* gradient buffer -> contributions since its begin */
-    bool *open; /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
-                   tokens -> not used */
-    uint32_t run;         /* executions of functions so far */
+    bool *gathered;   /* gathered copy -> between gather and release */
+    bool *carried;    /* gathered before the first period */
+    bool *released;   /* gathered copy -> was released at some time */
+    uint32_t *writes; /* gradient buffer -> contributions since its begin */
+    bool *open;   /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
+                     tokens -> not used */
+    uint32_t run; /* executions of functions so far */
     uint32_t micro_steps; /* that this walk gives a period */
     bool start;           /* init and prologue run */
     bool valid;           /* the pending update is not skipped */

@@ -231,6 +231,7 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
         return false;
     add_times(&c.search, &pm);
+    out->numerics = c.graph->numerics;
     if (pm.stopped) {
         out->module = c.graph;
         out->fits = true;

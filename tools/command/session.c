@@ -120,6 +120,8 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
                               flags->verb == FG_VERB_DIFF ? "; diff takes two dumps or one model"
                                                           : "; fg-opt reads dumps");
     session->numerics = numerics_of(flags);
+    if (flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
+        return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
     const char *name = flags->values[FG_FLAG_machine] ? flags->values[FG_FLAG_machine] : "host";
     bool ok = fg_machine_load(arena, session->diags, name, &session->machine);
     if (ok && flags->values[FG_FLAG_ranks])

@@ -30,8 +30,8 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
                            v->clip,
                            v->accumulate,
                            FG_LOOKUP_DENSE,
-                           FG_VOCAB_GATHERED,
-                           0};
+                           v->vocab,
+                           v->vocab == FG_VOCAB_SHARDED ? 3 : 0};
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {
         .schedule = v->schedule, .recompute = v->recompute, .memory_bytes = UINT64_MAX};

@@ -15,6 +15,7 @@ typedef struct Variant {
     int64_t accumulate;
     FgRecompute recompute;
     const char *title;
+    FgVocab vocab; /* sharded: tokens travel three at a time */
 } Variant;
 
 typedef struct Line {

@@ -15,17 +15,18 @@
 #include <stdlib.h>
 
 static const Variant variants[] = {
-    {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "mlp"},
+    {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "mlp",
+     FG_VOCAB_GATHERED},
     {"examples/mlp.json", FG_SCHEDULE_ZERO3, 2, FG_BF16, 1.0, 1, FG_RECOMPUTE_NONE,
-     "mlp, ZeRO-3, bf16, clip"},
+     "mlp, ZeRO-3, bf16, clip", FG_VOCAB_GATHERED},
     {"examples/mlp.json", FG_SCHEDULE_COMPILED, 3, FG_F32, 1.0, 3, FG_RECOMPUTE_NONE,
-     "mlp, 3 ranks, clip, 3 micro-steps"},
+     "mlp, 3 ranks, clip, 3 micro-steps", FG_VOCAB_GATHERED},
     {"tests/data/llama-odd/model.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 1.0, 1, FG_RECOMPUTE_NONE,
-     "llama-odd, clip"},
+     "llama-odd, clip", FG_VOCAB_GATHERED},
     {"examples/tiny-llama.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE,
-     "tiny-llama"},
+     "tiny-llama", FG_VOCAB_GATHERED},
     {"examples/tiny-llama.json", FG_SCHEDULE_MINIMUM, 2, FG_BF16, 1.0, 2, FG_RECOMPUTE_FULL,
-     "tiny-llama, least memory, bf16, clip, 2 micro-steps, recompute"},
+     "tiny-llama, least memory, bf16, clip, 2 micro-steps, recompute", FG_VOCAB_GATHERED},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 /* At most so many mutants of a kind in the suite: more of the small programs. */

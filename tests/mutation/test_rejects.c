@@ -11,11 +11,19 @@ typedef struct Edit {
     bool with_plan;
 } Edit;
 
-static const Variant clipped = {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 1.0, 1,
-                                FG_RECOMPUTE_NONE,   "mlp, clip"};
+static const Variant clipped = {
+    "examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 1.0, 1, FG_RECOMPUTE_NONE,
+    "mlp, clip",         FG_VOCAB_GATHERED};
 /* A position table that is broadcast over the batch: strided calls. */
-static const Variant strided = {
-    "tests/data/gpt2/model.json", FG_SCHEDULE_ZERO3, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "gpt2"};
+static const Variant strided = {"tests/data/gpt2/model.json",
+                                FG_SCHEDULE_ZERO3,
+                                2,
+                                FG_F32,
+                                0,
+                                1,
+                                FG_RECOMPUTE_NONE,
+                                "gpt2",
+                                FG_VOCAB_GATHERED};
 
 static const Edit edits[] = {
     /* lexical.c */

@@ -140,12 +140,12 @@ static bool refused(FgArena *arena, const char *path, const char *why, const cha
     return false;
 }
 
-/* A new file beside `path`, with the permissions of any new file. -1 with errno set. */
-static int open_beside(FgArena *arena, const char *path, const char **out_name)
+/* A new file beside `path`, with the permissions of any new file of its kind. -1 with errno set. */
+static int open_beside(FgArena *arena, const char *path, mode_t mode, const char **out_name)
 {
     for (unsigned i = 0; i < 1000; i++) {
         *out_name = fg_arena_printf(arena, "%s.tmp-%ld-%u", path, (long)getpid(), i);
-        int fd = open(*out_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = open(*out_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }
@@ -174,7 +174,7 @@ bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char *
     /* A plain file is made beside the old one and renamed; whether that works is best tried: some
      * file systems refuse what their permissions allow. */
     const char *trial;
-    int fd = open_beside(arena, target, &trial);
+    int fd = open_beside(arena, target, 0666, &trial);
     if (fd < 0)
         return refused(arena, path,
                        fg_arena_printf(arena, "its folder %s: %s", folder, strerror(errno)),
@@ -199,14 +199,12 @@ static bool write_device(FgArena *arena, const char *path, const char *text, siz
     return ok;
 }
 
-bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t len,
-                   const char **out_error)
+/* Whole or not at all: beside the old one, then renamed. */
+static bool replace(FgArena *arena, const char *path, mode_t mode, const char *text, size_t len,
+                    const char **out_error)
 {
-    struct stat status;
-    if (strcmp(path, "-") == 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
-        return write_device(arena, path, text, len, out_error);
     const char *temporary, *target = fg_file_target(arena, path);
-    int fd = open_beside(arena, target, &temporary);
+    int fd = open_beside(arena, target, mode, &temporary);
     if (fd < 0)
         return failed(arena, path, out_error);
     bool ok = write_all(fd, text, len) || failed(arena, path, out_error);
@@ -217,6 +215,23 @@ bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t le
     if (!ok)
         unlink(temporary);
     return ok;
+}
+
+bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t len,
+                   const char **out_error)
+{
+    struct stat status;
+    if (strcmp(path, "-") == 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
+        return write_device(arena, path, text, len, out_error);
+    return replace(arena, path, 0666, text, len, out_error);
+}
+
+bool fg_file_install(FgArena *arena, const char *from, const char *path, const char **out_error)
+{
+    char *text;
+    size_t len;
+    return fg_file_read(arena, from, &text, &len, out_error) &&
+           replace(arena, path, 0777, text, len, out_error);
 }
 
 /* Starts argv with its standard error at `write_end`. An errno value, 0 when it runs. */

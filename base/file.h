@@ -16,6 +16,8 @@ bool fg_file_read(FgArena *arena, const char *path, char **out_text, size_t *out
  * output. */
 bool fg_file_write(FgArena *arena, const char *path, const char *text, size_t len,
                    const char **out_error);
+/* Puts a copy of `from`, a program, at `path`: as fg_file_write, executable. */
+bool fg_file_install(FgArena *arena, const char *from, const char *path, const char **out_error);
 /* The path that writing to `path` would make or replace: symbolic links at its end followed, also
  * when nothing stands there yet. Arena-owned or `path`. */
 const char *fg_file_target(FgArena *arena, const char *path);

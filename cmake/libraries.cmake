@@ -15,6 +15,11 @@ if(FG_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${FG_SANITIZE_FLAGS};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   add_link_options(${FG_SANITIZE_FLAGS})
 endif()
+if(FG_COVERAGE) # scripts/coverage
+  add_compile_options($<$<COMPILE_LANGUAGE:C>:--coverage> $<$<COMPILE_LANGUAGE:C>:-fprofile-update=atomic>)
+  add_link_options(--coverage)
+  string(APPEND FG_SANITIZE_FLAGS " --coverage")
+endif()
 
 find_package(Threads REQUIRED)
 

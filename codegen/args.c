@@ -2,6 +2,7 @@
  * its kind or, with a node at hand, its value. */
 #include "codegen/args.h"
 
+#include "codegen/custom.h"
 #include "codegen/layout.h"
 
 #include <math.h>
@@ -255,7 +256,7 @@ static const char *term_kinds(const FgOpInfo *info, const Term *term)
         return info->attrs[attr].kind == FG_ATTR_FLOAT  ? "f"
                : info->attrs[attr].kind == FG_ATTR_INTS ? NULL
                                                         : "i";
-    if (word_is(term->head, "ws"))
+    if (word_is(term->head, "ws") || word_is(term->head, "operands"))
         return "ii";
     if (word_is(term->head, "bucket") || word_is(term->head, "elements"))
         return "i";
@@ -324,6 +325,13 @@ static FgArg int_arg(uint64_t u)
     return (FgArg){.u = u, .symbol = u == UINT64_MAX ? "FG_RT_NONE" : NULL};
 }
 
+static FgArg address_arg(uint64_t at)
+{
+    FgArg arg = int_arg(at);
+    arg.is_address = at != UINT64_MAX;
+    return arg;
+}
+
 static FgArg float_arg(double f)
 {
     return (FgArg){.is_float = true, .f = f};
@@ -369,6 +377,8 @@ static FgArg attr_arg(const Eval *eval, int index)
     const FgAttr *attr = &eval->node->attrs[index];
     if (spec->kind == FG_ATTR_FLOAT)
         return float_arg(attr->f);
+    if (spec->kind == FG_ATTR_TEXT)
+        return int_arg(fg_custom_index(eval->cx, eval->node));
     if (spec->kind == FG_ATTR_WORD)
         return int_arg(choice_index(spec->choices, attr->word));
     return int_arg((uint64_t)attr->i);
@@ -385,7 +395,7 @@ static FgArg plain_arg(const Eval *eval, const Term *term)
 {
     int attr = find_attr(eval->info, term->head);
     if (term->v.given)
-        return int_arg(fg_value_address(eval->cx->module, ref_id(eval, term->v)));
+        return address_arg(fg_value_address(eval->cx->module, ref_id(eval, term->v)));
     if (attr >= 0)
         return attr_arg(eval, attr);
     if (word_is(term->head, "elements"))
@@ -422,6 +432,9 @@ void fg_node_args(FgArgsCx *cx, const FgNode *node, FgArgs *out)
         if (word_is(term.head, "ws") && !term.is_call) {
             fg_vec_push(cx->arena, out, int_arg(cx->workspace));
             fg_vec_push(cx->arena, out, ((FgArg){.u = cx->workspace_bytes}));
+        } else if (word_is(term.head, "operands") && !term.is_call) {
+            fg_vec_push(cx->arena, out, int_arg(fg_custom_operands(cx, node)));
+            fg_vec_push(cx->arena, out, int_arg((uint64_t)node->n_operands + node->n_results));
         } else {
             FgArg arg = term.is_call ? call_arg(&eval, &term) : plain_arg(&eval, &term);
             fg_vec_push(cx->arena, out, arg);

@@ -8,10 +8,12 @@
  *   outer(v) inner(v)   products of the dimensions before and after attribute `axis`
  *   ratio(v,w)       n(v) / n(w), a float
  *   scale(v)         attribute `scale`; where that is 0, 1 / sqrt(last dimension of v), a float
+ *   operands         the rows of a custom function's operands: the first one's index, and how many
  *   layout(kind)     index of a strided layout (layout.h), or FG_RT_NONE where none is needed
  *   an attribute     INT and BOOL as integers (negative ones in two's complement), FLOAT as a
- * float, WORD as the index of the choice ws               the workspace's offset and bytes bucket
- * elements  the node's bucket and its padded length FG_RT_X 1.0      as they stand */
+ * float, WORD as the index of the choice, TEXT as the index of the custom function of that name ws
+ * the workspace's offset and bytes bucket elements  the node's bucket and its padded length
+ * FG_RT_X 1.0      as they stand */
 #ifndef FG_CODEGEN_ARGS_H
 #define FG_CODEGEN_ARGS_H
 
@@ -21,6 +23,7 @@ typedef FG_VEC(int64_t) FgLayouts;
 
 typedef struct FgArg {
     bool is_float;
+    bool is_address; /* an offset, which may lie in host memory */
     uint64_t u;
     double f;
     const char *symbol; /* printed instead of the number; NULL: none */
@@ -28,10 +31,27 @@ typedef struct FgArg {
 
 typedef FG_VEC(FgArg) FgArgs;
 
+/* A function of the user's, by the first node that calls it: its operands and results are those of
+ * all others in number, dtype and order. */
+typedef struct FgCustomRow {
+    const char *function;
+    uint32_t node;
+} FgCustomRow;
+
+/* An operand of a call of one. */
+typedef struct FgOperandRow {
+    uint32_t value;
+    bool written;
+    uint32_t dims_first; /* into `operand_dims` */
+} FgOperandRow;
+
 typedef struct FgArgsCx {
     FgArena *arena;
     const FgModule *module;
-    FgLayouts layouts;                   /* the program's table so far; equal ones are shared */
+    FgLayouts layouts; /* the program's table so far; equal ones are shared */
+    FG_VEC(FgCustomRow) customs;
+    FG_VEC(FgOperandRow) operands;
+    FgLayouts operand_dims; /* shapes of operands, one after the other; equal ones are shared */
     uint64_t workspace, workspace_bytes; /* UINT64_MAX and 0 when the module has none */
 } FgArgsCx;
 

@@ -9,6 +9,7 @@
 
 #include "base/map.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct Body {
@@ -41,6 +42,10 @@ static const char *stream_symbol(FgStream stream)
         return "FG_REDUCE";
     case FG_STREAM_COPY:
         return "FG_COPY";
+    case FG_STREAM_STASH:
+        return "FG_STASH";
+    case FG_STREAM_FETCH:
+        return "FG_FETCH";
     case FG_N_STREAMS:
     default:
         FG_BUG("no such stream");
@@ -76,6 +81,8 @@ static void put_arg(FgBuf *out, const FgArg *arg)
         fg_buf_puts(out, arg->symbol);
     else if (arg->is_float)
         fg_c_double(out, arg->f);
+    else if (arg->is_address && arg->u >= FG_HOST_BASE)
+        fg_buf_printf(out, "FG_RT_HOST + %" PRIu64, arg->u - FG_HOST_BASE);
     else
         fg_c_u64(out, arg->u);
 }

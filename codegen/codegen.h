@@ -9,7 +9,7 @@
 #include "ir/ir.h"
 
 #define FG_CODEGEN_ABI                                                                             \
-    2 /* the FG_RT_ABI that emitted files are written for; a test compares the two */
+    3 /* the FG_RT_ABI that emitted files are written for; a test compares the two */
 
 typedef struct FgEmitRow {
     const char *name;
@@ -24,7 +24,8 @@ typedef struct FgEmitInfo {
     double step_us;        /* predicted */
     uint64_t memory_bytes; /* offered on a device */
     uint64_t reserved_bytes;
-    const FgEmitRow *ledger; /* bytes by class at the peak */
+    uint64_t host_memory_bytes; /* host memory offered to a rank; said where some is used */
+    const FgEmitRow *ledger;    /* bytes by class at the peak */
     uint32_t n_ledger;
 } FgEmitInfo;
 

@@ -4,6 +4,7 @@
 #include "codegen/codegen.h"
 
 #include "codegen/ctext.h"
+#include "codegen/custom.h"
 #include "codegen/parts.h"
 
 #include <inttypes.h>
@@ -75,6 +76,7 @@ void fg_emit_c(FgArena *arena, const FgModule *sched, const FgEmitInfo *info, Fg
             fg_emit_body(&emit, bodies[i].func, func);
     }
     put_header(&emit, out);
+    fg_emit_customs(&emit, out);
     fg_emit_tables(&emit, out);
     fg_buf_puts(out, fg_buf_text(&emit.functions));
     fg_emit_program(&emit, out);

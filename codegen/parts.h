@@ -12,8 +12,9 @@ typedef struct FgEmit {
     const FgEmitInfo *info;
     FgArgsCx args;
     FgBuf functions;
-    FgIdVec calls;     /* node ids in the order of the table `nodes`: one row a call */
-    uint32_t n_events; /* most in any function */
+    FgIdVec calls;          /* node ids in the order of the table `nodes`: one row a call */
+    uint32_t n_events;      /* most in any function */
+    uint32_t dims_operands; /* where shapes of operands begin in the table `dims` */
     bool has_dims, has_tied, has_bucket_params; /* tables that were not empty */
 } FgEmit;
 

@@ -1,6 +1,7 @@
 /* The static const tables of the emitted file, one row a line, and the FgRtProgram that names them.
  * A table without rows is left out and its pointer is 0. */
 #include "codegen/ctext.h"
+#include "codegen/custom.h"
 #include "codegen/parts.h"
 
 #include <inttypes.h>
@@ -20,6 +21,8 @@ static void put_offset(FgBuf *out, uint64_t offset)
 {
     if (offset == UINT64_MAX)
         fg_buf_puts(out, "FG_RT_NONE");
+    else if (offset >= FG_HOST_BASE)
+        fg_buf_printf(out, "FG_RT_HOST + %" PRIu64, offset - FG_HOST_BASE);
     else
         fg_c_u64(out, offset);
 }
@@ -39,7 +42,7 @@ static void put_dims(FgBuf *out, const FgType *type, const char *name)
     fg_buf_puts(out, " */\n");
 }
 
-/* Shapes of parameters, then of inputs. */
+/* Shapes of parameters, then of inputs, then of operands of custom functions. */
 static void put_shapes(FgEmit *emit, FgBuf *out)
 {
     const FgModule *m = emit->module;
@@ -48,6 +51,8 @@ static void put_shapes(FgEmit *emit, FgBuf *out)
         n += m->params.data[i].type->rank;
     for (uint32_t i = 0; i < m->inputs.len; i++)
         n += m->inputs.data[i].type->rank;
+    emit->dims_operands = n;
+    n += emit->args.operand_dims.len;
     emit->has_dims = n > 0;
     if (n == 0)
         return;
@@ -56,6 +61,7 @@ static void put_shapes(FgEmit *emit, FgBuf *out)
         put_dims(out, m->params.data[i].type, m->params.data[i].name);
     for (uint32_t i = 0; i < m->inputs.len; i++)
         put_dims(out, m->inputs.data[i].type, m->inputs.data[i].name);
+    fg_emit_operand_dims(emit, out);
     fg_buf_puts(out, "};\n\n");
 }
 
@@ -266,6 +272,7 @@ void fg_emit_tables(FgEmit *emit, FgBuf *out)
     put_nodes(emit, out);
     put_ledger(emit, out);
     put_layouts(emit, out);
+    fg_emit_operands(emit, out);
 }
 
 /* ---- the program ---- */
@@ -316,6 +323,13 @@ static void put_field_offset(FgBuf *out, const char *field, uint64_t offset)
     fg_buf_puts(out, ",\n");
 }
 
+static void put_field_u64(FgBuf *out, const char *field, uint64_t u)
+{
+    fg_buf_printf(out, "    .%s = ", field);
+    fg_c_u64(out, u);
+    fg_buf_puts(out, ",\n");
+}
+
 static void put_field_double(FgBuf *out, const char *field, double f)
 {
     fg_buf_printf(out, "    .%s = ", field);
@@ -333,7 +347,7 @@ static void put_settings(FgEmit *emit, FgBuf *out)
     put_field_text(out, "model", m->name);
     put_field_text(out, "plan", m->plan ? m->plan->name : "");
     put_field_text(out, "precision", precision_name(m->numerics.compute));
-    put_field_offset(out, "fingerprint", emit->info->fingerprint);
+    put_field_u64(out, "fingerprint", emit->info->fingerprint);
     fg_buf_printf(out,
                   "    .ranks = %u,\n    .batch = %" PRId64 ",\n    .seq = %" PRId64
                   ",\n    .accumulate = %" PRId64 ",\n",
@@ -343,10 +357,15 @@ static void put_settings(FgEmit *emit, FgBuf *out)
     fg_buf_puts(out, "    .ignore_index = ");
     fg_c_i64(out, loss ? fg_node_attr(loss, "ignore_index")->i : -100);
     fg_buf_puts(out, ",\n");
-    put_field_offset(out, "state_bytes", m->state_bytes);
-    put_field_offset(out, "arena_bytes", m->arena_bytes);
-    put_field_offset(out, "reserved_bytes", emit->info->reserved_bytes);
-    put_field_offset(out, "memory_bytes", emit->info->memory_bytes);
+    put_field_u64(out, "state_bytes", m->state_bytes);
+    put_field_u64(out, "arena_bytes", m->arena_bytes);
+    put_field_u64(out, "reserved_bytes", emit->info->reserved_bytes);
+    put_field_u64(out, "memory_bytes", emit->info->memory_bytes);
+    if (m->host_state_bytes || m->host_arena_bytes) {
+        put_field_u64(out, "host_state_bytes", m->host_state_bytes);
+        put_field_u64(out, "host_arena_bytes", m->host_arena_bytes);
+        put_field_u64(out, "host_memory_bytes", emit->info->host_memory_bytes);
+    }
     put_field_offset(out, "scalars", fg_value_address(m, find_state(m, FG_ROLE_SCALARS, 0)));
     put_field_offset(out, "loss", fg_value_address(m, find_state(m, FG_ROLE_LOSS, 0)));
     put_field_offset(out, "norm", fg_value_address(m, find_state(m, FG_ROLE_NORM, 0)));
@@ -370,6 +389,8 @@ void fg_emit_program(FgEmit *emit, FgBuf *out)
     put_table(out, "nodes", emit->calls.len > 0, emit->calls.len);
     put_table(out, "ledger", emit->info->n_ledger > 0, emit->info->n_ledger);
     put_table(out, "layouts", emit->args.layouts.len > 0, emit->args.layouts.len);
+    put_table(out, "customs", emit->args.customs.len > 0, emit->args.customs.len);
+    put_table(out, "operands", emit->args.operands.len > 0, emit->args.operands.len);
     if (emit->has_bucket_params)
         fg_buf_puts(out, "    .bucket_params = bucket_params,\n");
     if (emit->has_dims)

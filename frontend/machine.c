@@ -95,7 +95,8 @@ static void push_point(MachineCx *cx, FgCurve *curve, FgLoc loc, double bytes, d
     fg_vec_push(cx->arena, curve, point);
 }
 
-static void read_point(MachineCx *cx, const FgJson *item, FgCurve *curve)
+/* `part`: of the bytes, what travels. */
+static void read_point(MachineCx *cx, const FgJson *item, double part, FgCurve *curve)
 {
     if (!fg_json_is(cx->json, item, FG_JSON_IS_LIST, "a point"))
         return;
@@ -108,28 +109,51 @@ static void read_point(MachineCx *cx, const FgJson *item, FgCurve *curve)
         return;
     }
     double bytes = item->items[0].f, rate = item->items[1].f;
-    push_point(cx, curve, item->loc, bytes, bytes * share(cx->machine->ranks) / rate);
+    push_point(cx, curve, item->loc, bytes, bytes * part / rate);
 }
 
-static void read_curve(MachineCx *cx, const FgJson *root, const char *key, FgCurve *out)
+/* A curve whose points stand in the list `points`. */
+static void read_points(MachineCx *cx, const FgJson *object, const char *points, double part,
+                        FgCurve *out)
 {
-    static const char *const keys[] = {"latency", "bus_rates"};
-    const FgJson *object = member(cx, root, key, FG_JSON_IS_OBJECT);
-    if (!object)
-        return;
+    const char *const keys[] = {"latency", points};
     fg_json_check_keys(cx->json, object, "a curve", keys, N(keys));
     *out = (FgCurve){0};
     const FgJson *latency = fg_json_need(cx->json, object, "latency", FG_JSON_IS_NUMBER);
-    const FgJson *rates = fg_json_need(cx->json, object, "bus_rates", FG_JSON_IS_LIST);
+    const FgJson *rates = fg_json_need(cx->json, object, points, FG_JSON_IS_LIST);
     if (!latency || !rates)
         return;
     if (latency->f < 0)
         fg_json_report(cx->json, latency->loc, FG_D_BAD_VALUE, "'latency' must not be negative");
     if (!rates->n_items)
-        fg_json_report(cx->json, rates->loc, FG_D_BAD_VALUE, "'bus_rates' has no point");
+        fg_json_report(cx->json, rates->loc, FG_D_BAD_VALUE, "'%s' has no point", points);
     push_point(cx, out, latency->loc, 1, latency->f);
     for (uint32_t i = 0; i < rates->n_items; i++)
-        read_point(cx, &rates->items[i], out);
+        read_point(cx, &rates->items[i], part, out);
+}
+
+static void read_curve(MachineCx *cx, const FgJson *root, const char *key, FgCurve *out)
+{
+    const FgJson *object = member(cx, root, key, FG_JSON_IS_OBJECT);
+    if (object)
+        read_points(cx, object, "bus_rates", share(cx->machine->ranks), out);
+}
+
+/* Host memory may be left out altogether; where it is offered, both directions have a curve. */
+static void read_host(MachineCx *cx, const FgJson *root)
+{
+    FgMachine *m = cx->machine;
+    const FgJson *stash = fg_json_want(cx->json, root, "stash", FG_JSON_IS_OBJECT);
+    const FgJson *fetch = fg_json_want(cx->json, root, "fetch", FG_JSON_IS_OBJECT);
+    read_bytes(cx, root, "host_memory", false, &m->host_node_bytes);
+    if (stash)
+        read_points(cx, stash, "rates", 1.0, &m->stash);
+    if (fetch)
+        read_points(cx, fetch, "rates", 1.0, &m->fetch);
+    if (m->host_node_bytes && !cx->json->failed && (!m->stash.len || !m->fetch.len))
+        fg_json_report(cx->json, root->loc, FG_D_MISSING_KEY,
+                       "a machine with 'host_memory' has '%s', the time of copies %s the device",
+                       m->stash.len ? "fetch" : "stash", m->stash.len ? "to" : "from");
 }
 
 void fg_machine_set_ranks(FgArena *arena, FgMachine *machine, uint32_t ranks)
@@ -168,17 +192,23 @@ static void read_matmul(MachineCx *cx, const FgJson *root)
 static void read_beside(MachineCx *cx, const FgJson *root)
 {
     static const char *const keys[] = {"compute_gather", "compute_reduce", "gather_compute",
-                                       "reduce_compute", "gather_reduce",  "reduce_gather"};
+                                       "reduce_compute", "gather_reduce",  "reduce_gather",
+                                       "compute_host",   "host_compute",   "link_host",
+                                       "host_link",      "stash_fetch",    "fetch_stash"};
+    enum { NEEDED = 6 }; /* the rest is about host memory, and 1 when absent */
     FgMachine *m = cx->machine;
-    double *const fields[] = {&m->compute_beside_gather, &m->compute_beside_reduce,
-                              &m->gather_beside_compute, &m->reduce_beside_compute,
-                              &m->gather_beside_reduce,  &m->reduce_beside_gather};
+    double *const fields[] = {
+        &m->compute_beside_gather, &m->compute_beside_reduce, &m->gather_beside_compute,
+        &m->reduce_beside_compute, &m->gather_beside_reduce,  &m->reduce_beside_gather,
+        &m->compute_beside_host,   &m->host_beside_compute,   &m->link_beside_host,
+        &m->host_beside_link,      &m->stash_beside_fetch,    &m->fetch_beside_stash};
     const FgJson *beside = member(cx, root, "beside", FG_JSON_IS_OBJECT);
     if (!beside)
         return;
     fg_json_check_keys(cx->json, beside, "'beside'", keys, N(keys));
     for (uint32_t i = 0; i < N(keys); i++)
-        read_rate(cx, beside, keys[i], 1.0, fields[i]);
+        if (i < NEEDED || fg_json_get(beside, keys[i]))
+            read_rate(cx, beside, keys[i], 1.0, fields[i]);
 }
 
 static bool read_like(MachineCx *cx, FgDiags *diags, const FgJson *root)
@@ -242,7 +272,10 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
                                        "launch",
                                        "gather",
                                        "reduce",
-                                       "beside"};
+                                       "beside",
+                                       "host_memory",
+                                       "stash",
+                                       "fetch"};
     if (!fg_json_is(cx->json, root, FG_JSON_IS_OBJECT, "a machine"))
         return false;
     fg_json_check_keys(cx->json, root, "a machine", keys, N(keys));
@@ -264,6 +297,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
     read_curve(cx, root, "gather", &m->gather);
     read_curve(cx, root, "reduce", &m->reduce);
     read_beside(cx, root);
+    read_host(cx, root);
     return !cx->json->failed;
 }
 

@@ -8,6 +8,12 @@ typedef struct Preset {
     const char *name, *text;
 } Preset;
 
+/* Pinned host memory over PCIe 5.0 x16 (55 GB/s) and 3.0 x16 (12 GB/s): each direction has the link
+ * to itself, but for what one takes of the other. */
+#define PCIE5                                                                                      \
+    " \"stash\": {\"latency\": 1e-5, \"rates\": [[1e6, 3e10], [3.2e7, 5.2e10]]},\n"                \
+    " \"fetch\": {\"latency\": 1e-5, \"rates\": [[1e6, 3e10], [3.2e7, 5.2e10]]},\n"
+
 /* Ranks are threads that share the memory and the cores: nothing runs beside anything else, so
  * engines that overlap take turns (one half each). */
 #define HOST                                                                                       \
@@ -15,10 +21,15 @@ typedef struct Preset {
     " \"memory\": \"16 GiB\", \"reserved\": 0, \"workspace\": \"4 MiB\",\n"                        \
     " \"matmul\": {\"f32\": 3e10, \"bf16\": 2e10, \"f16\": 2e10},\n"                               \
     " \"vector\": 2e9, \"memory_rate\": 8e9, \"launch\": 1e-6,\n"                                  \
+    " \"host_memory\": \"32 GiB\",\n"                                                              \
+    " \"stash\": {\"latency\": 1e-6, \"rates\": [[1e6, 4e9]]},\n"                                  \
+    " \"fetch\": {\"latency\": 1e-6, \"rates\": [[1e6, 4e9]]},\n"                                  \
     " \"gather\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 2e9]]},\n"                             \
     " \"reduce\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 1e9]]},\n"                             \
     " \"beside\": {\"compute_gather\": 0.5, \"compute_reduce\": 0.5, \"gather_compute\": 0.5,\n"   \
-    "            \"reduce_compute\": 0.5, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+    "            \"reduce_compute\": 0.5, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"       \
+    "            \"compute_host\": 0.5, \"host_compute\": 0.5, \"link_host\": 0.5,\n"              \
+    "            \"host_link\": 0.5, \"stash_fetch\": 0.5, \"fetch_stash\": 0.5}}\n"
 
 #define T4_2                                                                                       \
     "{\"foregather_machine\": 1, \"name\": \"2xT4\", \"ranks\": 2,\n"                              \
@@ -26,35 +37,44 @@ typedef struct Preset {
     " \"workspace\": \"32 MiB\",\n"                                                                \
     " \"matmul\": {\"f32\": 6e12, \"bf16\": 6e12, \"f16\": 4e13},\n"                               \
     " \"vector\": 4e12, \"memory_rate\": 2.4e11, \"launch\": 5e-6,\n"                              \
+    " \"host_memory\": \"64 GB\",\n"                                                               \
+    " \"stash\": {\"latency\": 1e-5, \"rates\": [[1e6, 9e9], [3.2e7, 1.2e10]]},\n"                 \
+    " \"fetch\": {\"latency\": 1e-5, \"rates\": [[1e6, 9e9], [3.2e7, 1.2e10]]},\n"                 \
     " \"gather\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 5e9], [8e6, 9e9], [3.2e7, 1e10]]},\n"  \
     " \"reduce\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 5e9], [8e6, 9e9], [3.2e7, 1e10]]},\n"  \
     " \"beside\": {\"compute_gather\": 0.9, \"compute_reduce\": 0.85, \"gather_compute\": 0.9,\n"  \
-    "            \"reduce_compute\": 0.85, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+    "            \"reduce_compute\": 0.85, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"      \
+    "            \"link_host\": 0.6, \"host_link\": 0.6,\n"                                        \
+    "            \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
 #define H200                                                                                       \
     " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"workspace\": \"144 MiB\",\n"            \
     " \"matmul\": {\"f32\": 5e13, \"bf16\": 7.1e14, \"f16\": 7.1e14},\n"                           \
-    " \"vector\": 3e13, \"memory_rate\": 4.2e12, \"launch\": 2e-6,\n"
+    " \"vector\": 3e13, \"memory_rate\": 4.2e12, \"launch\": 2e-6,\n" PCIE5
 
 #define H200_2                                                                                     \
-    "{\"foregather_machine\": 1, \"name\": \"2xH200\", \"ranks\": 2,\n" H200                       \
+    "{\"foregather_machine\": 1, \"name\": \"2xH200\", \"ranks\": 2,\n"                            \
+    " \"host_memory\": \"384 GB\",\n" H200                                                         \
     " \"gather\": {\"latency\": 1.1e-5, \"bus_rates\": [[1e6, 3.7e10], [8e6, 1.17e11],\n"          \
     "            [3.2e7, 1.88e11], [1.28e8, 2.34e11], [5.12e8, 2.58e11]]},\n"                      \
     " \"reduce\": {\"latency\": 1.2e-5, \"bus_rates\": [[1e6, 3.5e10], [8e6, 1.34e11],\n"          \
     "            [3.2e7, 1.85e11], [1.28e8, 2.2e11], [5.12e8, 2.45e11]]},\n"                       \
     " \"beside\": {\"compute_gather\": 0.79, \"compute_reduce\": 0.62, \"gather_compute\": "       \
     "0.64,\n"                                                                                      \
-    "            \"reduce_compute\": 0.57, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+    "            \"reduce_compute\": 0.57, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"      \
+    "            \"compute_host\": 0.98, \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
 #define H200_4                                                                                     \
-    "{\"foregather_machine\": 1, \"name\": \"4xH200\", \"ranks\": 4,\n" H200                       \
+    "{\"foregather_machine\": 1, \"name\": \"4xH200\", \"ranks\": 4,\n"                            \
+    " \"host_memory\": \"768 GB\",\n" H200                                                         \
     " \"gather\": {\"latency\": 2.4e-5, \"bus_rates\": [[8e6, 1.41e11], [1.28e8, 2.93e11],\n"      \
     "            [5.12e8, 3.18e11]]},\n"                                                           \
     " \"reduce\": {\"latency\": 1.8e-5, \"bus_rates\": [[8e6, 1.6e11], [1.28e8, 2.89e11],\n"       \
     "            [5.12e8, 3.12e11]]},\n"                                                           \
     " \"beside\": {\"compute_gather\": 0.75, \"compute_reduce\": 0.58, \"gather_compute\": "       \
     "0.56,\n"                                                                                      \
-    "            \"reduce_compute\": 0.63, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+    "            \"reduce_compute\": 0.63, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"      \
+    "            \"compute_host\": 0.98, \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
 #define H100_8                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"8xH100\", \"ranks\": 8,\n"                            \
@@ -62,12 +82,14 @@ typedef struct Preset {
     " \"workspace\": \"32 MiB\",\n"                                                                \
     " \"matmul\": {\"f32\": 5e13, \"bf16\": 6.5e14, \"f16\": 6.5e14},\n"                           \
     " \"vector\": 3e13, \"memory_rate\": 2.9e12, \"launch\": 2e-6,\n"                              \
+    " \"host_memory\": \"2 TB\",\n" PCIE5                                                          \
     " \"gather\": {\"latency\": 3e-5, \"bus_rates\": [[8e6, 1.3e11], [1.28e8, 3.1e11],\n"          \
     "            [5.12e8, 3.55e11]]},\n"                                                           \
     " \"reduce\": {\"latency\": 3e-5, \"bus_rates\": [[8e6, 1.3e11], [1.28e8, 3.1e11],\n"          \
     "            [5.12e8, 3.65e11]]},\n"                                                           \
     " \"beside\": {\"compute_gather\": 0.7, \"compute_reduce\": 0.6, \"gather_compute\": 0.6,\n"   \
-    "            \"reduce_compute\": 0.6, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5}}\n"
+    "            \"reduce_compute\": 0.6, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"       \
+    "            \"compute_host\": 0.98, \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
 static const Preset presets[] = {
     {"host", HOST}, {"2xT4", T4_2}, {"2xH200", H200_2}, {"4xH200", H200_4}, {"8xH100", H100_8},

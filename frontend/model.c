@@ -75,9 +75,12 @@ FgModule *fg_model_parse(FgArena *arena, FgDiags *diags, const char *name, const
     const FgJson *root = fg_json_parse(&json, name, text, len);
     FgModule *module = NULL;
     if (root) {
-        ModelCx cx = {.arena = scratch, .json = &json, .options = options};
+        ModelCx cx = {.arena = scratch, .path = name, .json = &json, .options = options};
         fg_map_init(&cx.dim_index, scratch);
         fg_map_init(&cx.param_names, scratch);
+        fg_map_init(&cx.source_index, scratch);
+        fg_map_init(&cx.function_owner, scratch);
+        fg_map_init(&cx.signature_answers, scratch);
         cx.read = FG_NEW_ARRAY(scratch, bool, json.n_values);
         cx.on_cycle = FG_NEW_ARRAY(scratch, bool, json.n_values);
         cx.root = FG_NEW(scratch, Scope);

@@ -7,6 +7,7 @@
 #define FG_FRONTEND_MODEL_H
 
 #include "ir/ir.h"
+#include "ir/signature.h"
 
 /* Which parameters decay; a parameter's own "decay" key wins. */
 typedef enum FgDecayMode {
@@ -24,8 +25,10 @@ typedef struct FgModelOptions {
     FgNumerics
         numerics; /* `compute` is the dtype of activations, and of parameters that name none */
     FgDecayMode decay;
-    int64_t batch, seq;         /* replace the dims "batch" and "seq"; 0: the file's */
-    FG_VEC(FgDimOverride) dims; /* replace named dims */
+    int64_t batch, seq;                /* replace the dims "batch" and "seq"; 0: the file's */
+    FG_VEC(FgDimOverride) dims;        /* replace named dims */
+    FgSignatureReader *read_signature; /* of custom functions; NULL: models with such are refused */
+    void *signature_user;
 } FgModelOptions;
 
 /* NULL after errors. "-" reads standard input. */

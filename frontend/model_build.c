@@ -77,6 +77,8 @@ static bool read_attr(ModelCx *cx, const Instance *it, const FgAttrSpec *spec, F
     case FG_ATTR_INTS:
         ok = read_ints(cx, it->scope, value, spec, out);
         break;
+    case FG_ATTR_TEXT: /* of custom alone, which model_custom.c reads */
+        break;
     case FG_ATTR_WORD:
         ok = read_word(cx, value, spec, out);
         break;
@@ -114,6 +116,7 @@ static void set_attrs(FgModule *module, FgNode *node, const FgAttr *attrs)
             fg_node_set_ints(module, node, name, attrs[i].ints, attrs[i].n_ints);
             break;
         case FG_ATTR_WORD:
+        case FG_ATTR_TEXT:
             fg_node_set_word(module, node, name, attrs[i].word);
             break;
         }
@@ -246,9 +249,12 @@ static void build_instance(ModelCx *cx, FgBuilder *build, uint32_t index)
                        "a cross_entropy that is not the loss"))
         fg_diag_note(cx->json->diags, FG_NOWHERE,
                      "its mean over the labels of all ranks is only known for the loss itself");
-    const FgAttr *attrs = it->known ? read_attrs(cx, it) : NULL;
-    const uint32_t *values = attrs && !it->failed ? operand_values(cx, it) : NULL;
-    if (!values)
+    bool custom = it->known && it->op == FG_OP_custom;
+    const FgAttr *attrs = it->known && !custom ? read_attrs(cx, it) : NULL;
+    const uint32_t *values = (attrs || custom) && !it->failed ? operand_values(cx, it) : NULL;
+    if (custom)
+        attrs = fg_model_custom(cx, it, values);
+    if (!values || !attrs)
         return;
     build->loc = it->json->loc;
     build->layer = it->scope->layer;

@@ -6,6 +6,7 @@
  *   model_nodes   the node list, repeats unrolled, into instances
  *   model_order   names to definitions, unused outputs, topological order
  *   model_build   instances to IR nodes
+ *   model_custom, model_signature   custom nodes, and the source files of their functions
  *
  * An instance is one node of the file in one iteration of its repeats. Messages are deduplicated by
  * place (FgJsonCx), so the parts may check every instance alike. */
@@ -68,7 +69,8 @@ typedef struct Instance {
 } Instance;
 
 typedef struct ModelCx {
-    FgArena *arena; /* gone after the load; the module has its own */
+    FgArena *arena;   /* gone after the load; the module has its own */
+    const char *path; /* of the model file */
     FgJsonCx *json;
     const FgModelOptions *options;
     FgModule *module;
@@ -86,6 +88,10 @@ typedef struct ModelCx {
     uint64_t bytes;     /* of all values so far */
     bool repeat_failed; /* one was not unrolled: what it would have read is not known */
     uint32_t expanded;  /* iterations, nodes and parameters so far */
+    FG_VEC(const struct CustomSource *) sources; /* of custom functions, with their index by name */
+    FgMap source_index;
+    FgMap function_owner;    /* -> source id of the file that defines it */
+    FgMap signature_answers; /* -> whether a function is what a node needs */
 } ModelCx;
 
 /* ---- model_dims.c ---- */
@@ -128,6 +134,13 @@ bool fg_model_expand(ModelCx *cx, FgLoc loc);
 
 /* ---- model_order.c ---- */
 void fg_model_order(ModelCx *cx, const FgJson *root);
+
+/* ---- model_custom.c ---- */
+void fg_model_custom_form(ModelCx *cx, const FgJson *node);
+bool fg_model_custom_arity(ModelCx *cx, const Instance *it);
+/* One entry an attribute of the op's row; NULL after reports. Without the inputs' values (NULL)
+ * signatures are not looked at. */
+const FgAttr *fg_model_custom(ModelCx *cx, const Instance *it, const uint32_t *values);
 
 /* ---- model_build.c ---- */
 void fg_model_build(ModelCx *cx);

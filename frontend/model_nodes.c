@@ -56,6 +56,10 @@ static bool string_list(ModelCx *cx, const FgJson *value, const FgJson **out, ui
 
 static void check_node_keys(ModelCx *cx, const FgJson *node, const FgOpInfo *info)
 {
+    if (info == fg_op_info(FG_OP_custom)) {
+        fg_model_custom_form(cx, node);
+        return;
+    }
     FgStrVec keys = {0};
     static const char *const common[] = {"op", "in", "out", "name"};
     for (uint32_t i = 0; i < N(common); i++)
@@ -72,6 +76,8 @@ static bool check_arity(ModelCx *cx, const Instance *it)
 {
     const FgOpInfo *info = fg_op_info(it->op);
     uint32_t min, max, results;
+    if (it->op == FG_OP_custom)
+        return fg_model_custom_arity(cx, it);
     fg_op_arity(it->op, &min, &max, &results);
     if (it->op == FG_OP_concat)
         max = UINT32_MAX;

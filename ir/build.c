@@ -29,6 +29,8 @@ FgAttr fg_attr_default(FgModule *module, const FgAttrSpec *spec)
         a.f = spec->number;
     else if (spec->kind == FG_ATTR_WORD)
         a.word = first_word(module, spec->choices);
+    else if (spec->kind == FG_ATTR_TEXT)
+        a.word = fg_intern(module->intern, "");
     else if (spec->kind != FG_ATTR_INTS)
         a.i = (int64_t)spec->number;
     return a;
@@ -103,7 +105,7 @@ void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const in
 
 void fg_node_set_word(FgModule *module, FgNode *node, const char *attr, const char *word)
 {
-    attr_to_set(node, attr, FG_ATTR_WORD, FG_ATTR_WORD)->word = fg_intern(module->intern, word);
+    attr_to_set(node, attr, FG_ATTR_WORD, FG_ATTR_TEXT)->word = fg_intern(module->intern, word);
 }
 
 const FgAttr *fg_node_attr(const FgNode *node, const char *attr)
@@ -155,10 +157,9 @@ uint32_t fg_node_finish(FgBuilder *builder, FgNode *node, const char *hint)
 {
     FgModule *m = builder->module;
     const FgOpInfo *info = fg_op_info(node->op);
-    uint32_t min, max, n;
-    fg_op_arity(node->op, &min, &max, &n);
     if (!operands_given(m, node) || !attrs_given(m, node))
         return FG_NO_ID;
+    uint32_t n = fg_node_results(node);
     if (info->infer == fg_infer_given || info->infer == fg_infer_view)
         FG_BUG("results of '%s' are given, not inferred: use fg_node_finish_into", info->name);
     const FgType **types = FG_NEW_ARRAY(m->arena, const FgType *, n);

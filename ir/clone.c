@@ -110,6 +110,8 @@ static FgPlan *clone_plan(Clone *c, const FgPlan *from)
     FgPlan *plan = FG_NEW(c->to->arena, FgPlan);
     *plan = *from;
     plan->name = text(c, from->name);
+    plan->recomputed.data = copy(c, from->recomputed.data, from->recomputed.len, sizeof(uint32_t));
+    plan->recomputed.cap = from->recomputed.len;
     plan->buckets.data = copy(c, from->buckets.data, from->buckets.len, sizeof *from->buckets.data);
     plan->buckets.cap = from->buckets.len;
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
@@ -119,6 +121,8 @@ static FgPlan *clone_plan(Clone *c, const FgPlan *from)
     }
     plan->gathers.data = copy(c, from->gathers.data, from->gathers.len, sizeof *from->gathers.data);
     plan->gathers.cap = from->gathers.len;
+    plan->stashes.data = copy(c, from->stashes.data, from->stashes.len, sizeof *from->stashes.data);
+    plan->stashes.cap = from->stashes.len;
     return plan;
 }
 
@@ -132,6 +136,8 @@ FgModule *fg_module_clone(const FgModule *module, FgArena *arena)
     c.to->loss = module->loss;
     c.to->state_bytes = module->state_bytes;
     c.to->arena_bytes = module->arena_bytes;
+    c.to->host_state_bytes = module->host_state_bytes;
+    c.to->host_arena_bytes = module->host_arena_bytes;
     clone_types(&c);
     clone_params(&c);
     clone_tables(&c);

@@ -22,6 +22,9 @@
 
 #define FG_NO_ID UINT32_MAX
 #define FG_NO_OFFSET UINT64_MAX
+/* Addresses from here on lie in the rank's pinned host memory: a second space, with offsets of its
+ * own. FG_RT_HOST of the runtime (the compiler includes nothing of that; a test compares). */
+#define FG_HOST_BASE ((uint64_t)1 << 62)
 
 typedef enum FgLevel { FG_LEVEL_GRAPH, FG_LEVEL_DIST, FG_LEVEL_SCHED } FgLevel;
 typedef enum FgPhase {
@@ -35,6 +38,8 @@ typedef enum FgStream {
     FG_STREAM_GATHER,
     FG_STREAM_REDUCE,
     FG_STREAM_COPY,
+    FG_STREAM_STASH, /* device to host */
+    FG_STREAM_FETCH, /* host to device */
     FG_N_STREAMS
 } FgStream;
 
@@ -65,7 +70,8 @@ typedef enum FgAttrKind {
     FG_ATTR_FLOAT,
     FG_ATTR_BOOL,
     FG_ATTR_INTS,
-    FG_ATTR_WORD
+    FG_ATTR_WORD,
+    FG_ATTR_TEXT
 } FgAttrKind;
 
 typedef struct FgAttr {
@@ -74,7 +80,7 @@ typedef struct FgAttr {
     double f;  /* FLOAT */
     const int64_t *ints; /* INTS */
     uint32_t n_ints;
-    const char *word; /* WORD: one of the row's choices; interned */
+    const char *word; /* WORD: one of the row's choices; TEXT: any; interned */
 } FgAttr;
 
 /* ---- nodes and values ---- */
@@ -112,6 +118,7 @@ typedef enum FgRole {
     FG_ROLE_MOMENT1,    /* bucket index */
     FG_ROLE_MOMENT2,    /* bucket index */
     FG_ROLE_GRAD_SHARD, /* bucket index: reduced gradient of the owned slice */
+    FG_ROLE_GATHERED,   /* bucket index: a whole copy that outlives the function that gathers it */
     FG_ROLE_INPUT,      /* input index: staged batch */
     FG_ROLE_TABLE,      /* constants computed once by @init */
     FG_ROLE_SCALARS,    /* per-step scalars; layout in runtime/fg_rt.h */
@@ -131,7 +138,10 @@ typedef struct FgValue {
     uint32_t root;  /* value whose memory it lies in: its own id, or another root's */
     uint64_t root_offset; /* bytes from the root's start */
     FgMemClass mem;
-    uint64_t offset; /* sched: address in the arena (roots only); FG_NO_OFFSET before memplan */
+    bool host; /* dist, sched: it lies in host memory (roots only); stash writes it, fetch reads it
+                */
+    uint64_t offset; /* sched: address (roots only), from FG_HOST_BASE on where it lies in host
+                        memory; FG_NO_OFFSET before memplan */
 } FgValue;
 
 /* ---- module tables ---- */
@@ -199,7 +209,22 @@ typedef struct FgNumerics {
 } FgNumerics;
 
 /* ---- plan: every scheduling lever ---- */
-typedef enum FgRecompute { FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL } FgRecompute;
+/* What backward computes again instead of finding it in memory. */
+typedef enum FgRecompute {
+    FG_RECOMPUTE_NONE,
+    FG_RECOMPUTE_FULL,      /* each layer from its borders, at once before its backward */
+    FG_RECOMPUTE_SELECTIVE, /* the nodes that the plan names, each as late as its readers allow */
+    FG_RECOMPUTE_AUTO /* options only, never in a plan: the search finds out which nodes, if any */
+} FgRecompute;
+
+/* What may lie in pinned host memory: sets of classes. A bucket's states are the first two. */
+typedef enum FgOffload {
+    FG_OFFLOAD_NONE = 0,
+    FG_OFFLOAD_OPTIMIZER = 1 << 0,  /* master and moments */
+    FG_OFFLOAD_PARAMETERS = 1 << 1, /* the owned slice in the compute dtype */
+    FG_OFFLOAD_ACTIVATIONS = 1 << 2,
+    FG_OFFLOAD_ALL = 7
+} FgOffload;
 
 typedef struct FgPlanBucket {
     const char *name;
@@ -209,6 +234,9 @@ typedef struct FgPlanBucket {
      * that nobody waits for its bytes: the gradient buffer its reduction, the gradient slice its
      * update. */
     int64_t linger, settle;
+    uint32_t offload; /* FgOffload: which of its states lie in host memory */
+    int64_t pieces;   /* with offload: in how many equal parts its states travel for an update; at
+                         least 1 */
 } FgPlanBucket;
 
 /* One gather/release interval. Uses of a bucket are the compute nodes that read one of its
@@ -217,13 +245,30 @@ typedef struct FgPlanGather {
     uint32_t bucket;
     uint32_t first_use, last_use; /* inclusive */
     int64_t ahead; /* compute nodes between the issue of the gather and its first use */
+    int64_t fetch; /* where the shard lies in host memory: compute nodes by which its fetch is
+                      issued before the gather */
+    /* Gathered in the first micro-step of a step for all of them; the bucket's only interval. */
+    bool keep;
+    /* Issued in the step before, behind the bucket's update: the distance runs round the period.
+     * The bucket's first interval, without clipping, and kept where there are micro-steps. */
+    bool round;
 } FgPlanGather;
+
+/* An activation that waits for its backward in host memory: stashed after its last use in forward,
+ * fetched before its first use in backward. */
+typedef struct FgPlanStash {
+    uint32_t value; /* of the graph, after recompute */
+    int64_t linger; /* compute nodes for which its device memory outlives the issue of the stash */
+    int64_t ahead;  /* compute nodes by which its fetch is issued before the use */
+} FgPlanStash;
 
 typedef struct FgPlan {
     const char *name; /* "zero3", "minimum", "compiled" */
     FgRecompute recompute;
+    FgIdVec recomputed; /* SELECTIVE: forward nodes of the graph, ids ascending */
     FG_VEC(FgPlanBucket) buckets;
     FG_VEC(FgPlanGather) gathers; /* by bucket, then first use */
+    FG_VEC(FgPlanStash) stashes;  /* by value */
 } FgPlan;
 
 typedef struct FgFunc {
@@ -254,6 +299,7 @@ typedef struct FgModule {
     uint64_t state_bytes;         /* sched: what lives always, at [0, state_bytes) */
     uint64_t
         arena_bytes; /* sched: what lives and dies, at [state_bytes, state_bytes + arena_bytes) */
+    uint64_t host_state_bytes, host_arena_bytes; /* the same in host memory, from FG_HOST_BASE */
 } FgModule;
 
 /* ---- module ---- */
@@ -303,7 +349,8 @@ void fg_node_set_int(FgModule *module, FgNode *node, const char *attr,
 void fg_node_set_float(FgModule *module, FgNode *node, const char *attr, double value);
 void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const int64_t *values,
                       uint32_t n);
-void fg_node_set_word(FgModule *module, FgNode *node, const char *attr, const char *word);
+void fg_node_set_word(FgModule *module, FgNode *node, const char *attr,
+                      const char *word); /* WORD and TEXT */
 const FgAttr *fg_node_attr(const FgNode *node, const char *attr); /* a missing name is our bug */
 /* Infers result types, makes the results ("hint", "hint_1", ...), appends the node to the order.
  * Returns the first result's id, or FG_NO_ID after an error in the diagnostics (bad shapes) or for
@@ -329,5 +376,6 @@ const char *fg_phase_name(FgPhase phase);
 const char *fg_stream_name(FgStream stream);
 const char *fg_mem_class_name(FgMemClass mem);
 const char *fg_role_name(FgRole role);
+const char *fg_offload_name(FgOffload one); /* of one class: "optimizer" */
 
 #endif

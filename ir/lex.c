@@ -108,6 +108,8 @@ static void put_utf8(FgBuf *out, uint32_t c)
 static bool lex_escape(FgLexer *lx, FgBuf *out)
 {
     int c = peek(lx, 0);
+    if (c < 0) /* the text ends */
+        return false;
     lx->pos++;
     if (c == '"' || c == '\\' || c == '/') {
         char same = (char)c;
@@ -126,7 +128,7 @@ static bool lex_escape(FgLexer *lx, FgBuf *out)
         put_utf8(out, code);
         return code != 0;
     }
-    const char *names = "bfnrt", *at = c > 0 ? strchr(names, c) : NULL;
+    const char *names = "bfnrt", *at = c ? strchr(names, c) : NULL;
     if (!at)
         return false;
     fg_buf_put(out, &"\b\f\n\r\t"[at - names], 1);

@@ -1,5 +1,12 @@
-/* Time of a collective from a measured curve. */
+/* Time of a transfer from a measured curve; a rank's share of host memory. */
 #include "ir/machine.h"
+
+uint64_t fg_machine_host_bytes(const FgMachine *machine)
+{
+    uint32_t on_node =
+        machine->ranks < machine->ranks_per_node ? machine->ranks : machine->ranks_per_node;
+    return on_node ? machine->host_node_bytes / on_node : 0;
+}
 
 double fg_curve_seconds(const FgCurve *curve, double bytes)
 {

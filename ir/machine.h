@@ -31,7 +31,17 @@ typedef struct FgMachine {
     double compute_beside_gather, compute_beside_reduce;
     double gather_beside_compute, reduce_beside_compute;
     double gather_beside_reduce, reduce_beside_gather;
+    /* Pinned host memory that the ranks of a node share, 0 where the machine file says nothing of
+     * it, and copies to and from it. Factors of 0 count as 1. */
+    uint64_t host_node_bytes;
+    FgCurve stash, fetch;
+    double compute_beside_host, host_beside_compute;
+    double link_beside_host, host_beside_link; /* the link: gathers and reductions */
+    double stash_beside_fetch, fetch_beside_stash;
 } FgMachine;
+
+/* Host memory of one rank: an equal share of its node's. */
+uint64_t fg_machine_host_bytes(const FgMachine *machine);
 
 /* Seconds for `bytes` on a curve. */
 double fg_curve_seconds(const FgCurve *curve, double bytes);

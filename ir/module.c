@@ -162,8 +162,15 @@ const char *fg_phase_name(FgPhase phase)
 
 const char *fg_stream_name(FgStream stream)
 {
-    static const char *const names[] = {"compute", "gather", "reduce", "copy"};
+    static const char *const names[] = {"compute", "gather", "reduce", "copy", "stash", "fetch"};
     return names[stream];
+}
+
+const char *fg_offload_name(FgOffload one)
+{
+    return one == FG_OFFLOAD_OPTIMIZER    ? "optimizer"
+           : one == FG_OFFLOAD_PARAMETERS ? "parameters"
+                                          : "activations";
 }
 
 const char *fg_mem_class_name(FgMemClass mem)
@@ -176,8 +183,8 @@ const char *fg_mem_class_name(FgMemClass mem)
 
 const char *fg_role_name(FgRole role)
 {
-    static const char *const names[] = {"none",    "shard",      "master", "moment1",
-                                        "moment2", "grad_shard", "input",  "table",
-                                        "scalars", "norm",       "loss",   "workspace"};
+    static const char *const names[] = {"none",       "shard",    "master",   "moment1", "moment2",
+                                        "grad_shard", "gathered", "input",    "table",   "scalars",
+                                        "norm",       "loss",     "workspace"};
     return names[role];
 }

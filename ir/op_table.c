@@ -23,6 +23,8 @@
 #define REQ_INT(attr) SPEC(attr, FG_ATTR_INT, true, 0, NULL)
 #define REQ_FLOAT(attr) SPEC(attr, FG_ATTR_FLOAT, true, 0, NULL)
 #define REQ_INTS(attr) SPEC(attr, FG_ATTR_INTS, true, 0, NULL)
+#define TEXT(attr) SPEC(attr, FG_ATTR_TEXT, false, 0, NULL)
+#define REQ_TEXT(attr) SPEC(attr, FG_ATTR_TEXT, true, 0, NULL)
 
 /* An attribute list of any length as the two fields it fills. */
 #define ATTRS(...)                                                                                 \
@@ -99,6 +101,26 @@ void fg_op_arity(FgOp op, uint32_t *out_min, uint32_t *out_max, uint32_t *out_re
     count_words(info->operands, &all, &needed, &rest);
     *out_min = needed;
     *out_max = rest ? UINT32_MAX : all;
+}
+
+/* The words of a custom node's element types, one a result. */
+static uint32_t n_words(const char *words)
+{
+    uint32_t all, needed;
+    bool rest;
+    count_words(words, &all, &needed, &rest);
+    return all;
+}
+
+uint32_t fg_node_results(const FgNode *node)
+{
+    if (node->op == FG_OP_custom) {
+        const char *dtypes = fg_node_attr(node, "dtypes")->word;
+        return dtypes ? n_words(dtypes) : 0;
+    }
+    uint32_t min, max, n;
+    fg_op_arity(node->op, &min, &max, &n);
+    return n;
 }
 
 void fg_node_cost(const FgModule *module, const FgNode *node, FgCost *cost)

@@ -30,7 +30,7 @@ typedef struct FgAttrSpec {
     const char *name;
     FgAttrKind kind;
     bool required; /* must be given; otherwise `number` (INT, BOOL, FLOAT) or `choices[0]` (WORD) is
-                      the default, an empty list for INTS, and "unset" where `optional` */
+                      the default, empty for INTS and TEXT, and "unset" where `optional` */
     bool optional;
     double number;
     const char *choices; /* WORD: space-separated */
@@ -72,7 +72,7 @@ void fg_grad_add(FgGradCx *cx, uint32_t value, uint32_t contribution);
 typedef struct FgOpInfo {
     const char *name;
     const char *operands; /* "x w b?": '?' optional, a last "xs..." any number */
-    const char *results;  /* "y", "o lse", "" */
+    const char *results;  /* "y", "o lse", "ys...", "" */
     uint32_t levels, flags;
     const FgAttrSpec *attrs;
     uint32_t n_attrs;
@@ -87,8 +87,11 @@ typedef struct FgOpInfo {
 
 const FgOpInfo *fg_op_info(FgOp op);
 bool fg_op_parse(const char *name, FgOp *out);
-/* Operands: least and largest number (UINT32_MAX for "..."), results: exact number. */
+/* Operands: least and largest number (UINT32_MAX for "..."), results: exact number (0 for "...":
+ * fg_node_results knows it). */
 void fg_op_arity(FgOp op, uint32_t *out_min, uint32_t *out_max, uint32_t *out_results);
+/* How many results a node makes whose attributes are set. */
+uint32_t fg_node_results(const FgNode *node);
 void fg_node_cost(const FgModule *module, const FgNode *node, FgCost *cost);
 
 #endif

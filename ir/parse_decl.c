@@ -146,11 +146,13 @@ bool fg_parse_module_line(FgParser *p)
 bool fg_parse_memory(FgParser *p)
 {
     while (p->t.kind == FG_TOKEN_WORD) {
-        uint64_t *out = open_field(p, "states")  ? &p->m->state_bytes
-                        : open_field(p, "arena") ? &p->m->arena_bytes
-                                                 : NULL;
+        uint64_t *out = open_field(p, "states")        ? &p->m->state_bytes
+                        : open_field(p, "arena")       ? &p->m->arena_bytes
+                        : open_field(p, "host_states") ? &p->m->host_state_bytes
+                        : open_field(p, "host_arena")  ? &p->m->host_arena_bytes
+                                                       : NULL;
         if (!out)
-            return fg_parse_expected(p, "states or arena");
+            return fg_parse_expected(p, "states, arena, host_states or host_arena");
         if (!u64_field(p, out))
             return false;
     }
@@ -158,9 +160,27 @@ bool fg_parse_memory(FgParser *p)
 }
 
 /* ---- plan ---- */
+static const char *offload_name(uint32_t i)
+{
+    return fg_offload_name(i ? FG_OFFLOAD_PARAMETERS : FG_OFFLOAD_OPTIMIZER);
+}
+
+static bool parse_offload(FgParser *p, uint32_t *out)
+{
+    if (!fg_parse_punct(p, '('))
+        return false;
+    do {
+        uint32_t i;
+        if (!fg_parse_choice(p, "optimizer or parameters", offload_name, 2, &i))
+            return false;
+        *out |= 1u << i;
+    } while (fg_parse_take(p, ','));
+    return fg_parse_punct(p, ')');
+}
+
 static bool parse_plan_bucket(FgParser *p, FgPlan *plan)
 {
-    FgPlanBucket b = {0};
+    FgPlanBucket b = {.pieces = 1};
     if (!fg_parse_symbol(p, &b.name))
         return false;
     while (p->t.kind == FG_TOKEN_WORD) {
@@ -171,8 +191,12 @@ static bool parse_plan_bucket(FgParser *p, FgPlan *plan)
             ok = i64_field(p, &b.linger);
         else if (open_field(p, "settle"))
             ok = i64_field(p, &b.settle);
+        else if (open_field(p, "offload"))
+            ok = parse_offload(p, &b.offload);
+        else if (open_field(p, "pieces"))
+            ok = i64_field(p, &b.pieces);
         else
-            ok = fg_parse_expected(p, "params, linger or settle");
+            ok = fg_parse_expected(p, "params, linger, settle, offload or pieces");
         if (!ok)
             return false;
     }
@@ -209,12 +233,53 @@ static bool parse_plan_gather(FgParser *p, FgPlan *plan)
                  fg_parse_punct(p, '.') && fg_parse_u32(p, &g.last_use) && fg_parse_punct(p, ')');
         else if (open_field(p, "ahead"))
             ok = i64_field(p, &g.ahead);
+        else if (open_field(p, "fetch"))
+            ok = i64_field(p, &g.fetch);
+        else if (open_field(p, "keep"))
+            ok = g.keep = true;
+        else if (open_field(p, "round"))
+            ok = g.round = true;
         else
-            ok = fg_parse_expected(p, "uses or ahead");
+            ok = fg_parse_expected(p, "uses, ahead, fetch, keep or round");
         if (!ok)
             return false;
     }
     fg_vec_push(p->m->arena, &plan->gathers, g);
+    return fg_parse_line_end(p);
+}
+
+static bool parse_plan_recompute(FgParser *p, FgPlan *plan)
+{
+    if (!open_field(p, "nodes"))
+        return fg_parse_expected(p, "nodes");
+    if (!fg_parse_punct(p, '('))
+        return false;
+    do {
+        uint32_t id;
+        if (!fg_parse_node_ref(p, &id))
+            return false;
+        fg_vec_push(p->m->arena, &plan->recomputed, id);
+    } while (fg_parse_take(p, ','));
+    return fg_parse_punct(p, ')') && fg_parse_line_end(p);
+}
+
+static bool parse_plan_stash(FgParser *p, FgPlan *plan)
+{
+    FgPlanStash s = {.value = FG_NO_ID};
+    while (p->t.kind == FG_TOKEN_WORD) {
+        bool ok;
+        if (open_field(p, "value"))
+            ok = fg_parse_punct(p, '(') && fg_parse_u32(p, &s.value) && fg_parse_punct(p, ')');
+        else if (open_field(p, "linger"))
+            ok = i64_field(p, &s.linger);
+        else if (open_field(p, "ahead"))
+            ok = i64_field(p, &s.ahead);
+        else
+            ok = fg_parse_expected(p, "value, linger or ahead");
+        if (!ok)
+            return false;
+    }
+    fg_vec_push(p->m->arena, &plan->stashes, s);
     return fg_parse_line_end(p);
 }
 
@@ -225,7 +290,8 @@ bool fg_parse_plan(FgParser *p)
     if (!fg_parse_symbol(p, &plan->name))
         return false;
     if (open_field(p, "recompute") &&
-        !choice_field(p, "a recomputation (none, full)", recompute_name, 2, &recompute))
+        !choice_field(p, "a recomputation (none, full, selective)", recompute_name,
+                      FG_RECOMPUTE_SELECTIVE + 1, &recompute))
         return false;
     plan->recompute = (FgRecompute)recompute;
     if (!fg_parse_punct(p, '{') || !fg_parse_line_end(p))
@@ -238,10 +304,14 @@ bool fg_parse_plan(FgParser *p)
             ok = parse_plan_bucket(p, plan);
         else if (open_field(p, "gather"))
             ok = parse_plan_gather(p, plan);
+        else if (open_field(p, "recompute"))
+            ok = parse_plan_recompute(p, plan);
+        else if (open_field(p, "stash"))
+            ok = parse_plan_stash(p, plan);
         else if (p->t.kind == FG_TOKEN_LINE)
             fg_parse_next(p);
         else
-            ok = fg_parse_expected(p, "bucket, gather or '}'");
+            ok = fg_parse_expected(p, "bucket, gather, recompute, stash or '}'");
         if (!ok)
             fg_parse_recover(p);
     }

@@ -115,6 +115,11 @@ static bool parse_attr_value(FgParser *p, const FgAttrSpec *spec, FgAttr *attr)
         attr->i = strcmp(word, "true") == 0;
         return attr->i || strcmp(word, "false") == 0 ||
                fg_parse_error(p, loc, "'%s' is not true or false", word);
+    case FG_ATTR_TEXT:
+        if (!fg_parse_string(p, &word))
+            return false;
+        attr->word = fg_intern(p->m->intern, word);
+        return true;
     case FG_ATTR_WORD:
         if (!fg_parse_word(p, "a word", &attr->word))
             return false;
@@ -209,8 +214,8 @@ static bool parse_field_value(FgParser *p, FgNode *node, const char *word, FgLoc
         return ok;
     }
     if (strcmp(word, "stream") == 0) {
-        bool ok = fg_parse_choice(p, "a stream (compute, gather, reduce, copy)", stream_name,
-                                  FG_N_STREAMS, &i);
+        bool ok = fg_parse_choice(p, "a stream (compute, gather, reduce, copy, stash, fetch)",
+                                  stream_name, FG_N_STREAMS, &i);
         node->stream = (FgStream)i;
         return ok;
     }

@@ -322,9 +322,14 @@ bool fg_parse_place(FgParser *p, FgValue *value)
 {
     for (;;) {
         bool in = fg_parse_is_word(p, "in"), mem = fg_parse_is_word(p, "mem");
-        if (!in && !mem && !fg_parse_is_word(p, "at"))
+        bool host = fg_parse_is_word(p, "host");
+        if (!in && !mem && !host && !fg_parse_is_word(p, "at"))
             return true;
         fg_parse_next(p);
+        if (host) {
+            value->host = true;
+            continue;
+        }
         if (in) {
             if (!parse_root(p, value))
                 return false;
@@ -337,6 +342,8 @@ bool fg_parse_place(FgParser *p, FgValue *value)
                 : !fg_parse_u64(p, &value->offset))
             return false;
         value->mem = (FgMemClass) class;
+        if (!mem && value->host && value->offset < FG_HOST_BASE)
+            value->offset += FG_HOST_BASE;
         if (!fg_parse_punct(p, ')'))
             return false;
     }

@@ -43,6 +43,8 @@ bool fg_attr_is_default(const FgAttrSpec *spec, const FgAttr *attr)
         return attr->f == spec->number;
     if (spec->kind == FG_ATTR_INTS)
         return attr->n_ints == 0;
+    if (spec->kind == FG_ATTR_TEXT)
+        return !*attr->word;
     if (spec->kind == FG_ATTR_WORD) {
         size_t n = strcspn(spec->choices, " ");
         return strlen(attr->word) == n && memcmp(attr->word, spec->choices, n) == 0;
@@ -64,7 +66,7 @@ const char *fg_input_role_name(FgInputRole role)
 
 const char *fg_recompute_name(FgRecompute recompute)
 {
-    static const char *const names[] = {"none", "full"};
+    static const char *const names[] = {"none", "full", "selective", "auto"};
     return names[recompute];
 }
 
@@ -138,8 +140,10 @@ static void print_place(Printer *p, const FgValue *v, FgMemClass usual)
     }
     if (v->mem != usual)
         fg_buf_printf(p->out, " mem(%s)", fg_mem_class_name(v->mem));
+    if (v->host)
+        fg_buf_puts(p->out, " host");
     if (v->offset != FG_NO_OFFSET)
-        fg_buf_printf(p->out, " at(%" PRIu64 ")", v->offset);
+        fg_buf_printf(p->out, " at(%" PRIu64 ")", v->host ? v->offset - FG_HOST_BASE : v->offset);
 }
 
 static void count_value(Printer *p, uint32_t id)
@@ -156,6 +160,36 @@ static void print_ids(FgBuf *out, const uint32_t *ids, uint32_t n)
         fg_buf_printf(out, "%s%u", i ? ", " : "", ids[i]);
 }
 
+/* "  recompute nodes(#3, #4)", a line for each run of nodes of one layer. */
+static void print_recomputed(Printer *p, const FgIdVec *nodes)
+{
+    const FgModule *m = p->m;
+    for (uint32_t i = 0; i < nodes->len;) {
+        int32_t layer = nodes->data[i] < m->nodes.len ? m->nodes.data[nodes->data[i]].layer : -1;
+        fg_buf_printf(p->out, "  recompute nodes(#%u", nodes->data[i]);
+        for (i++; i < nodes->len && nodes->data[i] < m->nodes.len &&
+                  m->nodes.data[nodes->data[i]].layer == layer;
+             i++)
+            fg_buf_printf(p->out, ", #%u", nodes->data[i]);
+        fg_buf_puts(p->out, ")\n");
+    }
+}
+
+/* " offload(optimizer, parameters) pieces(4)"; nothing for a bucket that stays on the device. */
+static void print_offload(FgBuf *out, const FgPlanBucket *b)
+{
+    const char *between = " offload(";
+    if (!b->offload)
+        return;
+    for (uint32_t one = 1; one <= FG_OFFLOAD_PARAMETERS; one <<= 1) {
+        if (!(b->offload & one))
+            continue;
+        fg_buf_printf(out, "%s%s", between, fg_offload_name((FgOffload)one));
+        between = ", ";
+    }
+    fg_buf_printf(out, ") pieces(%" PRId64 ")", b->pieces);
+}
+
 static void print_plan(Printer *p)
 {
     const FgPlan *plan = p->m->plan;
@@ -164,6 +198,7 @@ static void print_plan(Printer *p)
     fg_buf_puts(p->out, "plan ");
     print_symbol(p->out, plan->name);
     fg_buf_printf(p->out, " recompute(%s) {\n", fg_recompute_name(plan->recompute));
+    print_recomputed(p, &plan->recomputed);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         const FgPlanBucket *b = &plan->buckets.data[i];
         fg_buf_puts(p->out, "  bucket ");
@@ -173,6 +208,7 @@ static void print_plan(Printer *p)
         fg_buf_printf(p->out, ") linger(%" PRId64 ")", b->linger);
         if (b->settle)
             fg_buf_printf(p->out, " settle(%" PRId64 ")", b->settle);
+        print_offload(p->out, b);
         fg_buf_puts(p->out, "\n");
     }
     for (uint32_t i = 0; i < plan->gathers.len; i++) {
@@ -182,8 +218,16 @@ static void print_plan(Printer *p)
             print_symbol(p->out, plan->buckets.data[g->bucket].name);
         else
             fg_buf_printf(p->out, "%u", g->bucket);
-        fg_buf_printf(p->out, " uses(%u..%u) ahead(%" PRId64 ")\n", g->first_use, g->last_use,
+        fg_buf_printf(p->out, " uses(%u..%u) ahead(%" PRId64 ")", g->first_use, g->last_use,
                       g->ahead);
+        if (g->fetch)
+            fg_buf_printf(p->out, " fetch(%" PRId64 ")", g->fetch);
+        fg_buf_printf(p->out, "%s%s\n", g->keep ? " keep" : "", g->round ? " round" : "");
+    }
+    for (uint32_t i = 0; i < plan->stashes.len; i++) {
+        const FgPlanStash *s = &plan->stashes.data[i];
+        fg_buf_printf(p->out, "  stash value(%u) linger(%" PRId64 ") ahead(%" PRId64 ")\n",
+                      s->value, s->linger, s->ahead);
     }
     fg_buf_puts(p->out, "}\n");
 }
@@ -308,6 +352,9 @@ static void print_attr_value(FgBuf *out, const FgAttrSpec *spec, const FgAttr *a
     case FG_ATTR_WORD:
         fg_buf_puts(out, attr->word);
         break;
+    case FG_ATTR_TEXT:
+        fg_buf_puts(out, fg_quoted(out->arena, attr->word));
+        break;
     }
 }
 
@@ -411,8 +458,13 @@ static void print_head(Printer *p)
         fg_buf_printf(p->out, ", chunk=%" PRId64, x->chunk);
     fg_buf_puts(p->out, ")\n");
     if (m->state_bytes || m->arena_bytes)
-        fg_buf_printf(p->out, "memory states(%" PRIu64 ") arena(%" PRIu64 ")\n", m->state_bytes,
+        fg_buf_printf(p->out, "memory states(%" PRIu64 ") arena(%" PRIu64 ")", m->state_bytes,
                       m->arena_bytes);
+    if (m->host_state_bytes || m->host_arena_bytes)
+        fg_buf_printf(p->out, " host_states(%" PRIu64 ") host_arena(%" PRIu64 ")",
+                      m->host_state_bytes, m->host_arena_bytes);
+    if (m->state_bytes || m->arena_bytes)
+        fg_buf_puts(p->out, "\n");
 }
 
 static void print_module(const FgModule *m, FgBuf *out, bool bare)

@@ -79,6 +79,15 @@ static bool verify_operand(FgVerifier *v, const FgNode *node, uint32_t id)
     return true;
 }
 
+/* A value that stands already may be written again where it names a part of a state, or where an
+ * update works on states that were fetched. */
+static bool writes_again(const FgVerifier *v, const FgNode *node, const FgValue *x)
+{
+    if (v->made_in[x->id] != v->func + 1 || x->root >= v->m->values.len)
+        return false;
+    return node->op == FG_OP_adamw_part || v->m->values.data[x->root].kind == FG_VALUE_STATE;
+}
+
 static bool verify_result(FgVerifier *v, const FgNode *node, uint32_t id)
 {
     if (id == FG_NO_ID)
@@ -94,6 +103,8 @@ static bool verify_result(FgVerifier *v, const FgNode *node, uint32_t id)
         return false;
     }
     if (x->kind == FG_VALUE_STATE)
+        return true;
+    if (writes_again(v, node, x))
         return true;
     if (v->made_in[id]) {
         fg_verify_fail_node(v, node, "%s is made a second time", name);
@@ -152,8 +163,10 @@ static void verify_node(FgVerifier *v, const FgNode *node)
             fg_verify_value_place(v, node, &v->m->values.data[node->results[i]]);
     }
     fg_verify_node_types(v, node);
-    if (v->m->level != FG_LEVEL_GRAPH)
+    if (v->m->level != FG_LEVEL_GRAPH) {
         fg_verify_node_bucket(v, node);
+        fg_verify_node_host(v, node);
+    }
     if (v->m->level == FG_LEVEL_SCHED)
         verify_waits(v, node);
 }

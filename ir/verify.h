@@ -37,6 +37,8 @@ bool fg_verify_node_shape(FgVerifier *v, const FgNode *node);
 void fg_verify_node_types(FgVerifier *v, const FgNode *node);
 /* What ops on buckets read and write. */
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node);
+/* Which ops may touch host memory. */
+void fg_verify_node_host(FgVerifier *v, const FgNode *node);
 /* A value's root, range and address. */
 void fg_verify_value_place(FgVerifier *v, const FgNode *node, const FgValue *value);
 

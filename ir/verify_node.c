@@ -17,7 +17,7 @@ static bool is_optional(const char *words, uint32_t i)
         p += n;
         p += strspn(p, " ");
         if (!*p)
-            return true; /* one of "xs..." */
+            return false; /* one of "xs..." */
     }
 }
 
@@ -26,6 +26,8 @@ static bool verify_counts(FgVerifier *v, const FgNode *node)
     const FgOpInfo *info = fg_op_info(node->op);
     uint32_t min, max, n_results;
     fg_op_arity(node->op, &min, &max, &n_results);
+    if (node->attrs)
+        n_results = fg_node_results(node);
     if (node->n_operands < min || node->n_operands > max) {
         fg_verify_fail_node(v, node, "the op takes the operands '%s', %u are given", info->operands,
                             node->n_operands);
@@ -148,6 +150,14 @@ static void expect_whole(FgVerifier *v, const FgNode *node, uint32_t id)
                             b->elements);
 }
 
+static void expect_carried(FgVerifier *v, const FgNode *node, uint32_t id)
+{
+    const FgValue *x = &v->m->values.data[id];
+    if (x->role != FG_ROLE_GATHERED || x->index != node->bucket)
+        fg_verify_fail_node(v, node, "%s is no carried copy of bucket '%s'",
+                            fg_verify_value_text(v, id), v->m->buckets.data[node->bucket].name);
+}
+
 /* Rows of a parameter of the bucket: its table begins where `first` says and has their width. */
 static void expect_lookup(FgVerifier *v, const FgNode *node)
 {
@@ -167,11 +177,66 @@ static void expect_lookup(FgVerifier *v, const FgNode *node)
                             fg_verify_value_text(v, node->operands[0]), b->name, (long long)first);
 }
 
+static bool is_host(const FgVerifier *v, uint32_t id)
+{
+    const FgValue *x = id == FG_NO_ID ? NULL : &v->m->values.data[id];
+    return x && fg_verify_is_value(v, x->root) && v->m->values.data[x->root].host;
+}
+
+/* Host memory is for stash to write and for fetch to read. */
+void fg_verify_node_host(FgVerifier *v, const FgNode *node)
+{
+    if (fg_op_info(node->op)->flags & FG_OPF_VIEW)
+        return;
+    for (uint32_t i = 0; i < node->n_operands; i++)
+        if (is_host(v, node->operands[i]) != (node->op == FG_OP_fetch))
+            fg_verify_fail_node(v, node, "%s lies in %s memory, which it does not read",
+                                fg_verify_value_text(v, node->operands[i]),
+                                node->op == FG_OP_fetch ? "device" : "host");
+    for (uint32_t i = 0; i < node->n_results; i++)
+        if (is_host(v, node->results[i]) != (node->op == FG_OP_stash))
+            fg_verify_fail_node(v, node, "%s lies in %s memory, which it does not write",
+                                fg_verify_value_text(v, node->results[i]),
+                                node->op == FG_OP_stash ? "device" : "host");
+    if ((node->op == FG_OP_stash || node->op == FG_OP_fetch) &&
+        fg_type_bytes(v->m->values.data[node->operands[0]].type) !=
+            fg_type_bytes(v->m->values.data[node->results[0]].type))
+        fg_verify_fail_node(v, node, "its two sides differ in size");
+}
+
+/* The gather of a shard that lies in host memory reads what was fetched of it. */
+static void expect_shard(FgVerifier *v, const FgNode *node)
+{
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    const FgType *x = v->m->values.data[node->operands[0]].type;
+    if (!is_host(v, b->shard))
+        expect_state(v, node, node->operands[0], b->shard, FG_ROLE_SHARD);
+    else if (x != v->m->values.data[b->shard].type)
+        fg_verify_fail_node(v, node, "%s is no shard of bucket '%s'",
+                            fg_verify_value_text(v, node->operands[0]), b->name);
+}
+
+/* All that an update in parts works on has as many elements, and lies inside the slice. */
+static void expect_part(FgVerifier *v, const FgNode *node)
+{
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    int64_t first = fg_node_attr(node, "first")->i;
+    int64_t n = fg_type_elements(v->m->values.data[node->operands[0]].type);
+    int64_t slice = (int64_t)(b->elements / v->m->ranks);
+    bool fits = first >= 0 && first <= slice && n <= slice - first;
+    for (uint32_t i = 0; i < node->n_results; i++)
+        fits = fits && (node->results[i] == FG_NO_ID ||
+                        fg_type_elements(v->m->values.data[node->results[i]].type) == n);
+    if (!fits || (node->results[0] == FG_NO_ID) != (b->master == FG_NO_ID))
+        fg_verify_fail_node(v, node, "its states are not one part of those of bucket '%s'",
+                            b->name);
+}
+
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
 {
-    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,   FG_OP_grad_buffer,
-                                       FG_OP_reduce_scatter, FG_OP_lookup_dw, FG_OP_vocab_dw,
-                                       FG_OP_vocab_db,       FG_OP_norm_add,  FG_OP_adamw};
+    static const FgOp with_bucket[] = {
+        FG_OP_gather,   FG_OP_release,  FG_OP_grad_buffer, FG_OP_reduce_scatter, FG_OP_lookup_dw,
+        FG_OP_vocab_dw, FG_OP_vocab_db, FG_OP_norm_add,    FG_OP_adamw,          FG_OP_adamw_part};
     bool needs = false;
     for (size_t i = 0; i < sizeof with_bucket / sizeof *with_bucket; i++)
         needs = needs || node->op == with_bucket[i];
@@ -185,8 +250,10 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
     if (!needs)
         return;
     if (node->op == FG_OP_gather) {
-        expect_state(v, node, node->operands[0], b->shard, FG_ROLE_SHARD);
+        expect_shard(v, node);
         expect_whole(v, node, node->results[0]);
+        if (v->m->values.data[node->results[0]].kind == FG_VALUE_STATE)
+            expect_carried(v, node, node->results[0]);
     } else if (node->op == FG_OP_release) {
         expect_whole(v, node, node->operands[0]);
     } else if (node->op == FG_OP_grad_buffer) {
@@ -201,6 +268,8 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
         expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
     } else if (node->op == FG_OP_norm_add) {
         expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+    } else if (node->op == FG_OP_adamw_part) {
+        expect_part(v, node);
     } else {
         expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
         expect_state(v, node, node->results[0], b->master, FG_ROLE_MASTER);

@@ -134,6 +134,18 @@ static void verify_bucket(FgVerifier *v, uint32_t index)
 }
 
 /* ---- plan ---- */
+static void verify_recomputed(FgVerifier *v, const FgPlan *plan)
+{
+    const FgIdVec *nodes = &plan->recomputed;
+    if (plan->recompute != FG_RECOMPUTE_SELECTIVE && nodes->len > 0)
+        fg_verify_fail(v, FG_NOWHERE, "the plan names nodes to recompute, but not selectively");
+    for (uint32_t i = 0; i < nodes->len; i++)
+        if (nodes->data[i] >= v->m->nodes.len || (i > 0 && nodes->data[i - 1] >= nodes->data[i]))
+            fg_verify_fail(v, FG_NOWHERE,
+                           "the plan recomputes #%u, which is no node or out of order",
+                           nodes->data[i]);
+}
+
 static void verify_plan(FgVerifier *v)
 {
     const FgPlan *plan = v->m->plan;
@@ -141,6 +153,7 @@ static void verify_plan(FgVerifier *v)
         return;
     FgMap names;
     fg_map_init(&names, v->scratch);
+    verify_recomputed(v, plan);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         const FgPlanBucket *b = &plan->buckets.data[i];
         if (!fg_map_add(&names, b->name, i))
@@ -156,6 +169,14 @@ static void verify_plan(FgVerifier *v)
         if (g->bucket >= plan->buckets.len || g->first_use > g->last_use)
             fg_verify_fail(v, FG_NOWHERE, "gather %u of the plan has no bucket or no uses", i);
     }
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        if (plan->buckets.data[i].pieces < 1)
+            fg_verify_fail(v, FG_NOWHERE,
+                           "the states of the plan's bucket '%s' travel in no pieces",
+                           plan->buckets.data[i].name);
+    for (uint32_t i = 1; i < plan->stashes.len; i++)
+        if (plan->stashes.data[i].value <= plan->stashes.data[i - 1].value)
+            fg_verify_fail(v, FG_NOWHERE, "stash %u of the plan is out of order", i);
 }
 
 /* ---- values ---- */
@@ -164,8 +185,14 @@ static bool is_grad_shard(const FgValue *x)
     return x->kind == FG_VALUE_STATE && x->role == FG_ROLE_GRAD_SHARD;
 }
 
-/* Addresses, once memplan has given them: states below state_bytes, the rest in the arena above;
- * gradient shards may lie in either. */
+/* A whole copy of a bucket that several functions share. */
+static bool is_carried(const FgValue *x)
+{
+    return x->kind == FG_VALUE_STATE && x->role == FG_ROLE_GATHERED;
+}
+
+/* Addresses, once memplan has given them: states below state_bytes, the rest in the arena above,
+ * carried copies among it; gradient shards may lie in either. */
 static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
 {
     const FgModule *m = v->m;
@@ -176,13 +203,27 @@ static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
         fg_verify_fail(v, loc, "%s has no address", fg_verify_value_text(v, x->id));
         return;
     }
-    uint64_t low = x->kind == FG_VALUE_STATE ? 0 : m->state_bytes;
-    uint64_t high = x->kind == FG_VALUE_STATE && !is_grad_shard(x) ? m->state_bytes : end;
+    bool arena = x->kind != FG_VALUE_STATE || is_carried(x);
+    uint64_t low = arena ? m->state_bytes : 0;
+    uint64_t high = arena || is_grad_shard(x) ? end : m->state_bytes;
+    if (x->host) {
+        low = FG_HOST_BASE + (x->kind == FG_VALUE_STATE ? 0 : m->host_state_bytes);
+        high = FG_HOST_BASE + m->host_state_bytes +
+               (x->kind == FG_VALUE_STATE ? 0 : m->host_arena_bytes);
+    }
     if (x->offset < low || x->offset > high || bytes > high - x->offset)
         fg_verify_fail(v, loc,
                        "%s lies at %" PRIu64 " with %" PRIu64 " bytes, outside [%" PRIu64
                        ", %" PRIu64 ")",
                        fg_verify_value_text(v, x->id), x->offset, bytes, low, high);
+}
+
+static void verify_carried(FgVerifier *v, const FgValue *x)
+{
+    const FgBucket *b = x->index < v->m->buckets.len ? &v->m->buckets.data[x->index] : NULL;
+    if (!b || x->type->dtype != b->dtype || (uint64_t)fg_type_elements(x->type) != b->elements)
+        fg_verify_fail(v, FG_NOWHERE, "%s is no whole copy of a bucket",
+                       fg_verify_value_text(v, x->id));
 }
 
 static void verify_states(FgVerifier *v)
@@ -197,6 +238,8 @@ static void verify_states(FgVerifier *v)
         if (x->root != i || x->root_offset != 0)
             fg_verify_fail(v, FG_NOWHERE, "state %s does not own its memory",
                            fg_verify_value_text(v, i));
+        if (is_carried(x))
+            verify_carried(v, x);
         if (x->offset != FG_NO_OFFSET || !is_grad_shard(x))
             verify_address(v, FG_NOWHERE, x);
     }

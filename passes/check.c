@@ -11,6 +11,7 @@
  *                    same bytes, one of them a write, are ordered by happens-before
  *   check_content.c  over init, prologue, two periods, flush and a period after that, every read
  *                    finds what it names: made, not released, not overwritten, not stale
+ *   check_offload.c  only copies touch host memory; what is updated of it goes back
  *   check_step.c     gathers and releases alternate; every gradient is reduced once with all
  *                    contributions; every bucket is updated once
  *
@@ -195,6 +196,7 @@ bool fg_check_trace(FgArena *scratch, const FgTrace *trace, uint64_t budget, FgP
     check_funcs(&check);
     fg_check_budget(&check, budget);
     check_views(&check);
+    fg_check_sides(&check);
     FgCheckSpace space;
     fg_check_space(&check, &space);
     fg_check_order(&check, &space, &out->waits, &out->reuses);

@@ -126,8 +126,10 @@ static void write_value(FgCheckWalk *walk, uint32_t writer, uint32_t value, uint
     if (span.lo >= span.hi)
         return;
     FgCheckFact *fact = fg_check_cells_merge(&walk->cells, span);
-    *fact =
-        (FgCheckFact){.content = value + 1, .writer = writer, .run = walk->run, .version = version};
+    uint32_t root = walk->check->root[value]; /* a part of a state holds what the state holds */
+    uint32_t content = value_at(walk, root)->state ? walk->check->content[value] : value;
+    *fact = (FgCheckFact){
+        .content = content + 1, .writer = writer, .run = walk->run, .version = version};
 }
 
 /* A slice is a part of a gradient buffer under its own name. */
@@ -250,11 +252,14 @@ void fg_check_contents(FgCheck *check, const FgCheckSpace *space)
                         .released = FG_NEW_ARRAY(check->arena, bool, n),
                         .writes = FG_NEW_ARRAY(check->arena, uint32_t, n),
                         .open = FG_NEW_ARRAY(check->arena, bool, n),
+                        .origin = FG_NEW_ARRAY(check->arena, FgCheckOrigin, n),
                         .micro_steps = micro_steps(trace)};
     fg_check_cells_init(&walk.cells, check->arena, space->n, sizeof(FgCheckFact));
     for (uint32_t i = 0; i < trace->buckets.len; i++)
         walk.buckets[i].gradient = FG_NO_ID;
     walk.start = true;
+    for (uint32_t i = 0; i < n; i++)
+        walk.origin[i].state = FG_NO_ID;
     host(&walk, true);
     run_func(&walk, "init");
     run_func(&walk, "prologue");

@@ -44,6 +44,9 @@ bool fg_check_works(const FgTraceNode *node);
  * work. */
 void fg_check_accesses(const FgCheck *check, const FgTraceNode *node, FgTraceAccessVec *out);
 
+/* Only copies touch host memory (check_offload.c). */
+void fg_check_sides(FgCheck *check);
+
 /* States and arena within the budget (check_budget.c). */
 void fg_check_budget(FgCheck *check, uint64_t budget);
 
@@ -115,7 +118,15 @@ typedef struct FgCheckBucket {
     bool used;           /* an update has consumed it */
     bool normed;         /* counted in the norm of this period */
     uint32_t updates;    /* in this period, or flush */
+    uint64_t parted;     /* elements of the slice that an update in parts has done */
 } FgCheckBucket;
+
+/* What a buffer was fetched from. */
+typedef struct FgCheckOrigin {
+    uint32_t state;   /* FG_NO_ID: nothing that lives from step to step */
+    uint64_t at;      /* bytes from the state's begin */
+    uint32_t version; /* of the bucket's weights */
+} FgCheckOrigin;
 
 typedef struct FgCheckWalk {
     FgCheck *check;
@@ -127,12 +138,14 @@ typedef struct FgCheckWalk {
     bool *carried;    /* gathered before the first period */
     bool *released;   /* gathered copy -> was released at some time */
     uint32_t *writes; /* gradient buffer -> contributions since its begin */
-    bool *open;   /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
-                     tokens -> not used */
-    uint32_t run; /* executions of functions so far */
-    uint32_t micro_steps; /* that this walk gives a period */
-    bool start;           /* init and prologue run */
-    bool valid;           /* the pending update is not skipped */
+    bool *open; /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
+                   tokens -> not used */
+    FgCheckOrigin *origin; /* by buffer */
+    FgIdVec dirty;         /* fetched, updated, not stashed yet */
+    uint32_t run;          /* executions of functions so far */
+    uint32_t micro_steps;  /* that this walk gives a period */
+    bool start;            /* init and prologue run */
+    bool valid;            /* the pending update is not skipped */
     bool norm_begun, norm_reduced, clipped, loss_begun, loss_reduced; /* in this period */
 } FgCheckWalk;
 
@@ -152,5 +165,15 @@ bool fg_check_skipped(const FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_step_begin(FgCheckWalk *walk); /* a period, or flush */
 void fg_check_step_end(FgCheckWalk *walk, bool flush);
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func);
+
+/* ---- host memory (check_offload.c) ---- */
+void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node);
+/* The bucket's shard itself, or a copy that was fetched of it whole at this version. */
+bool fg_check_is_shard(const FgCheckWalk *walk, uint32_t buffer, const FgTraceBucket *bucket,
+                       uint32_t version);
+/* One part of an update; true when it is the last one. */
+bool fg_check_adamw_part(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket);
+void fg_check_copies_end(FgCheckWalk *walk, const FgTraceFunc *func);
 
 #endif

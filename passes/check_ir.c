@@ -59,12 +59,25 @@ static uint64_t address_of(const FgModule *module, uint32_t id)
     return FG_NO_OFFSET;
 }
 
+/* A node that gathers into a carried copy, or FG_NO_ID. */
+static uint32_t gather_of(const FgModule *module, uint32_t value)
+{
+    for (uint32_t i = 0; i < module->nodes.len; i++) {
+        const FgNode *node = &module->nodes.data[i];
+        if (node->op == FG_OP_gather && node->n_results == 1 && node->results[0] == value)
+            return i;
+    }
+    return FG_NO_ID;
+}
+
 static void add_values(Cx *cx)
 {
     const FgModule *module = cx->module;
     for (uint32_t i = 0; i < module->values.len; i++) {
         const FgValue *value = &module->values.data[i];
-        bool state = value->kind == FG_VALUE_STATE;
+        /* A carried copy is what gathers make, whichever function they stand in. */
+        bool carried = value->kind == FG_VALUE_STATE && value->role == FG_ROLE_GATHERED;
+        bool state = value->kind == FG_VALUE_STATE && !carried;
         FgTraceBuffer buffer = {.id = i,
                                 .name = value->name,
                                 .at = address_of(module, i),
@@ -76,7 +89,9 @@ static void add_values(Cx *cx)
                                 .state = state,
                                 .role = value->role,
                                 .index = value->index,
-                                .def = state ? FG_NO_ID : value->def};
+                                .def = carried ? gather_of(module, i)
+                                       : state ? FG_NO_ID
+                                               : value->def};
         fg_vec_push(cx->arena, &cx->out->buffers, buffer);
         if (state && value->role == FG_ROLE_WORKSPACE)
             fg_vec_push(cx->arena, &cx->workspaces, i);
@@ -105,6 +120,9 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_all_reduce, FG_TRACE_ALL_REDUCE},
                  {FG_OP_clip_factor, FG_TRACE_CLIP_FACTOR},
                  {FG_OP_adamw, FG_TRACE_ADAMW},
+                 {FG_OP_adamw_part, FG_TRACE_ADAMW_PART},
+                 {FG_OP_stash, FG_TRACE_STASH},
+                 {FG_OP_fetch, FG_TRACE_FETCH},
                  {FG_OP_loss_add, FG_TRACE_LOSS_ADD}};
     for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].op == op)
@@ -120,7 +138,8 @@ static bool updates(const FgNode *node)
     for (uint32_t i = 0; i < info->n_attrs; i++)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
-    return node->op == FG_OP_adamw || node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor;
+    return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
+           node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor;
 }
 
 /* The result that may take the memory of operand `i`, or FG_NO_ID. */
@@ -193,7 +212,10 @@ static void add_nodes(Cx *cx)
                                                               : 2};
         if (node->attrs) {
             out.updates = updates(node);
-            out.pending = node->op == FG_OP_adamw && fg_node_attr(node, "pending")->i != 0;
+            bool part = node->op == FG_OP_adamw_part;
+            out.pending =
+                (part || node->op == FG_OP_adamw) && fg_node_attr(node, "pending")->i != 0;
+            out.first = part ? (uint64_t)fg_node_attr(node, "first")->i : 0;
         }
         add_accesses(cx, node, &out);
         fg_vec_push(cx->arena, &cx->out->nodes, out);
@@ -229,7 +251,9 @@ void fg_trace_module(FgArena *arena, const FgModule *sched, FgTrace *out)
                      .accumulate = sched->numerics.accumulate,
                      .clips = sched->numerics.clip > 0.0,
                      .state_bytes = sched->state_bytes,
-                     .arena_bytes = sched->arena_bytes};
+                     .arena_bytes = sched->arena_bytes,
+                     .host_state_bytes = sched->host_state_bytes,
+                     .host_arena_bytes = sched->host_arena_bytes};
     add_values(&cx);
     add_nodes(&cx);
     add_buckets(&cx);

@@ -32,7 +32,9 @@ void fg_check_accesses(const FgCheck *check, const FgTraceNode *node, FgTraceAcc
 
 static bool is_fixed(const FgCheck *check, const FgTraceBuffer *value)
 {
-    return value->state && value->at < check->trace->state_bytes;
+    const FgTrace *trace = check->trace;
+    return value->state && value->at != FG_NO_OFFSET &&
+           (value->at < trace->state_bytes || value->at >= FG_HOST_BASE);
 }
 
 /* One value that some node accesses: false when it has no usable address. */
@@ -53,10 +55,13 @@ static bool check_place(FgCheck *check, const FgTraceNode *node, uint32_t id)
                       fg_check_value_text(check, id), fg_check_value_text(check, root->id));
         return false;
     }
-    uint64_t end = trace->state_bytes + trace->arena_bytes;
+    bool host = root->at >= FG_HOST_BASE;
+    uint64_t begin = host ? FG_HOST_BASE : 0;
+    uint64_t states = begin + (host ? trace->host_state_bytes : trace->state_bytes);
+    uint64_t end = states + (host ? trace->host_arena_bytes : trace->arena_bytes);
     bool state = root->state && root->role != FG_ROLE_GRAD_SHARD;
-    uint64_t low = root->state ? 0 : trace->state_bytes;
-    uint64_t high = state || is_fixed(check, root) ? trace->state_bytes : end;
+    uint64_t low = root->state ? begin : states;
+    uint64_t high = state || is_fixed(check, root) ? states : end;
     if (at < low || at > high || bytes > high - at) {
         fg_check_fail(check, node, 2, "%s lies at %llu..%llu, outside the %s at %llu..%llu%s",
                       fg_check_value_text(check, id), (unsigned long long)at,
@@ -146,6 +151,14 @@ void fg_check_space(FgCheck *check, FgCheckSpace *out)
             fg_vec_push(check->arena, &bounds, at);
             fg_vec_push(check->arena, &bounds, at + trace->buffers.data[id].bytes);
         }
+    }
+    for (uint32_t i = 0; i < trace->buffers.len; i++) { /* of some states only parts are named */
+        const FgTraceBuffer *it = &trace->buffers.data[i];
+        if (!it->state || it->root != i || placed[i] || it->at == FG_NO_OFFSET)
+            continue;
+        placed[i] = true;
+        fg_vec_push(check->arena, &bounds, it->at);
+        fg_vec_push(check->arena, &bounds, it->at + it->bytes);
     }
     if (bounds.len)
         qsort(bounds.data, bounds.len, sizeof *bounds.data, by_number);

@@ -69,10 +69,11 @@ static void gather(FgCheckWalk *walk, const FgTraceNode *node)
     if (!bucket)
         return;
     uint32_t copy = walk->check->root[node->results[0]], shard = node->operands[0];
-    if (shard != bucket->shard)
-        fg_check_fail(walk->check, node, R_BUCKET, "it gathers %s, which is not the shard of %s",
-                      text(walk, shard), bucket->name);
-    if (elements(walk, copy) != elements(walk, shard) * walk->trace->ranks)
+    if (!fg_check_is_shard(walk, shard, bucket, walk->buckets[node->bucket].version))
+        fg_check_fail(walk->check, node, R_BUCKET,
+                      "it gathers %s, which is not the shard of %s as it is now", text(walk, shard),
+                      bucket->name);
+    if (value_at(walk, copy)->bytes != value_at(walk, shard)->bytes * walk->trace->ranks)
         fg_check_fail(walk->check, node, R_SIZE, "%s is not %u times as large as %s",
                       text(walk, copy), walk->trace->ranks, text(walk, shard));
     if (walk->gathered[copy])
@@ -494,7 +495,7 @@ static void loss_add(FgCheckWalk *walk, const FgTraceNode *node)
 
 static bool is_pending(const FgTraceNode *node)
 {
-    return node->kind == FG_TRACE_ADAMW && node->pending;
+    return (node->kind == FG_TRACE_ADAMW || node->kind == FG_TRACE_ADAMW_PART) && node->pending;
 }
 
 bool fg_check_skipped(const FgCheckWalk *walk, const FgTraceNode *node)
@@ -516,19 +517,10 @@ static void check_states(FgCheckWalk *walk, const FgTraceNode *node, const FgTra
     }
 }
 
-static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
+static void check_gradient(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket)
 {
     FgCheck *check = walk->check;
-    const FgTraceBucket *bucket = bucket_of(walk, node);
-    if (!bucket)
-        return;
-    FgCheckBucket *state = &walk->buckets[node->bucket];
-    check_states(walk, node, bucket);
-    if (++state->updates > 1)
-        fg_check_fail(check, node, R_TWICE, "it updates bucket %s a second time in a step",
-                      bucket->name);
-    if (fg_check_skipped(walk, node))
-        return;
+    const FgCheckBucket *state = &walk->buckets[node->bucket];
     if (check->content[node->operands[0]] != state->gradient)
         fg_check_fail(check, node, R_PARTIAL,
                       "it updates bucket %s from %s, which is not its "
@@ -542,8 +534,27 @@ static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
                       bucket->name);
     if (walk->trace->clips && !is_pending(node) && !walk->clipped)
         fg_check_fail(check, node, R_CLIP, "it updates before the clipping factor is known");
-    state->used = true;
-    state->version++;
+}
+
+static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    const FgTraceBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    bool part = node->kind == FG_TRACE_ADAMW_PART;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    bool last = !part || fg_check_adamw_part(walk, node, bucket);
+    if (!part)
+        check_states(walk, node, bucket);
+    if (last && ++state->updates > 1)
+        fg_check_fail(check, node, R_TWICE, "it updates bucket %s a second time in a step",
+                      bucket->name);
+    if (fg_check_skipped(walk, node))
+        return;
+    check_gradient(walk, node, bucket);
+    state->used = last;
+    state->version += last;
 }
 
 void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
@@ -564,7 +575,10 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_ALL_REDUCE, all_reduce},
                  {FG_TRACE_CLIP_FACTOR, clip_factor},
                  {FG_TRACE_ADAMW, adamw},
-                 {FG_TRACE_LOSS_ADD, loss_add}};
+                 {FG_TRACE_ADAMW_PART, adamw},
+                 {FG_TRACE_LOSS_ADD, loss_add},
+                 {FG_TRACE_FETCH, fg_check_fetch},
+                 {FG_TRACE_STASH, fg_check_stash}};
     read_slices(walk, node);
     for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].kind == node->kind)
@@ -595,8 +609,9 @@ static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
                                  bucket->name);
         return;
     }
-    if (!state->updates)
-        fg_check_fail_module(walk->check, "%s does not update bucket %s", where, bucket->name);
+    if (!state->updates || state->parted)
+        fg_check_fail_module(walk->check, "%s does not update %sbucket %s", where,
+                             state->parted ? "all of " : "", bucket->name);
     bool pending = walk->trace->clips && !flush;
     if (!flush && !is_complete(walk, index))
         fg_check_fail_module(walk->check, "%s ends with %s of bucket %s", where,
@@ -638,4 +653,5 @@ void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
                                  text(walk, i));
         walk->open[i] = false;
     }
+    fg_check_copies_end(walk, func);
 }

@@ -1,19 +1,24 @@
-/* compile: graph passes once, then the search over plans, then the chosen plan lowered under the
- * manager and proved.
+/* compile: graph passes once, then the search over settings and plans, then the chosen plan lowered
+ * under the manager and proved.
  *
- * The floor is the least packed peak of the fixed plans, found without looking at the budget;
- * nothing fits below it and something fits at it, by construction.
+ * Plans differ first in what backward computes again: the rungs of a ladder (settings.c). The floor
+ * is the least packed peak of the fixed plans over a few rungs, found without looking at the
+ * budget; nothing fits below it and something fits at it, by construction. The search begins at the
+ * first rung that fits: where ZeRO-3 fits, at none.
  */
 #include "passes/compile.h"
 
 #include "passes/search.h"
-#include "passes/zero3.h"
+#include "passes/settings.h"
 
 #include <string.h>
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define LOWER "bucket,travel,shard,reduce,update,order,inplace,memplan,streams"
+#define OFFLOAD_TRIES 8
+#define MOST_BRIEF 6000   /* values of a module that is placed more than quickly while searching */
+#define POLISH_COST 1.001 /* of the step: what a smaller arena may cost */
+#define LOWER FG_PIPELINE_SCHED ","
 
 static double now_ms(void)
 {
@@ -32,31 +37,68 @@ static void add_time(FgSearch *s, const char *name, double ms)
     fg_vec_push(s->arena, &s->times, ((FgPassTime){name, ms}));
 }
 
-static void add_times(FgSearch *s, const FgPassManager *pm)
+void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
 {
     for (uint32_t i = 0; i < pm->times.len; i++)
         add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
 }
 
-bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgArena *keep, FgEvaluation *out,
-                        FgModule **out_module)
+const char *fg_placing_pipeline(FgPlacing placing)
 {
-    FgArena *arena = keep ? keep : fg_arena_new();
+    switch (placing) {
+    case FG_PLACING_QUICK:
+        return LOWER "memplan{0},streams";
+    case FG_PLACING_BRIEF:
+        return LOWER "memplan{1},streams";
+    case FG_PLACING_THOROUGH:
+    case FG_PLACING_BY_NEED:
+        break;
+    }
+    return LOWER "memplan,streams";
+}
+
+static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, FgEvaluation *out,
+                  FgModule **out_module)
+{
     FgModule *m = fg_module_clone(s->graph, arena);
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
-    bool ok = fg_run_passes(&pm, m, LOWER);
-    add_times(s, &pm);
-    s->evaluated++;
-    if (ok) {
-        double start = now_ms();
-        out->plan = plan;
-        fg_ledger(s->arena, m, &out->ledger);
-        double middle = now_ms();
-        fg_simulate(arena, m, s->machine, &out->sim);
-        add_time(s, "ledger", middle - start);
-        add_time(s, "simulate", now_ms() - middle);
+    bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
+    fg_search_add_times(s, &pm);
+    *out_module = m;
+    if (!ok)
+        return false;
+    double start = now_ms();
+    out->plan = plan;
+    out->graph = s->graph;
+    out->placing = placing;
+    fg_ledger(s->arena, m, &out->ledger);
+    double middle = now_ms();
+    fg_simulate(arena, m, s->machine, &out->sim);
+    add_time(s, "ledger", middle - start);
+    add_time(s, "simulate", now_ms() - middle);
+    return true;
+}
+
+/* Might a better placement make it fit? Not sought where it takes long. */
+static bool placing_decides(const FgSearch *s, const FgModule *m, const FgLedger *ledger)
+{
+    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > s->budget &&
+           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= s->budget;
+}
+
+bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *keep,
+                        FgEvaluation *out, FgModule **out_module)
+{
+    FgArena *arena = keep ? keep : fg_arena_new();
+    FgModule *m;
+    bool by_need = placing == FG_PLACING_BY_NEED;
+    bool ok = lower(s, plan, by_need ? FG_PLACING_QUICK : placing, arena, out, &m);
+    if (ok && by_need && s->brief_left > 0 && placing_decides(s, m, &out->ledger)) {
+        s->brief_left--;
+        ok = lower(s, plan, FG_PLACING_BRIEF, arena, out, &m);
     }
+    s->evaluated++;
     if (out_module)
         *out_module = m;
     if (!keep)
@@ -70,7 +112,8 @@ typedef struct Compile {
     FgCompiled *out;
     FgModule *graph; /* after the graph passes */
     FgSearch search;
-    FgEvaluation zero3, layers, modules; /* the last two gather at use, a layer or a module each */
+    FgSettings settings;
+    FgEvaluation zero3;
 } Compile;
 
 static FgPassManager manager(Compile *c)
@@ -85,99 +128,182 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-/* Gather at use, lowered and read; then the baseline's knobs on its places. */
-static bool evaluate_zero3(Compile *c, FgModule *graph)
-{
-    FgArena *scratch = fg_arena_new();
-    FgPlan *base = fg_zero3_base(graph, scratch, c->options->recompute, &c->options->zero3);
-    FgEvaluation at_use;
-    FgModule *module;
-    bool ok = fg_search_evaluate(&c->search, base, scratch, &at_use, &module);
-    if (ok) {
-        FgEstimate estimate;
-        fg_estimate_build(c->arena, scratch, module, base, c->search.machine, &estimate);
-        FgPlan *plan = fg_zero3_plan(&estimate, scratch, module, &c->options->zero3);
-        ok = fg_search_evaluate(&c->search, plan, NULL, &c->zero3, NULL);
-        c->zero3.kept = base->gathers.len - plan->gathers.len;
-    }
-    fg_arena_free(scratch);
-    return ok;
-}
-
-static bool evaluate_at_use(Compile *c, FgModule *graph, bool by_module, FgEvaluation *out)
-{
-    FgArena *scratch = fg_arena_new();
-    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", c->options->recompute, by_module, 0);
-    fg_arena_free(scratch);
-    out->kept = 0;
-    return fg_search_evaluate(&c->search, plan, NULL, out, NULL);
-}
-
-/* Recompute is a plan's lever, but the same for every plan of one compilation: applied once for the
- * search. */
-static bool prepare(Compile *c)
-{
-    FgModule *m = fg_module_clone(c->graph, c->arena);
-    m->plan = FG_NEW(c->arena, FgPlan);
-    m->plan->name = "base";
-    m->plan->recompute = c->options->recompute;
-    FgPassManager pm = manager(c);
-    pm.dump_dir = pm.stop_after = NULL;
-    if (!fg_run_passes(&pm, m, "recompute"))
-        return false;
-    c->search.graph = m;
-    return evaluate_zero3(c, m) && evaluate_at_use(c, m, false, &c->layers) &&
-           evaluate_at_use(c, m, true, &c->modules);
-}
-
 static uint64_t memory_for(const Compile *c, uint64_t peak)
 {
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
-static const FgEvaluation *lesser(const FgEvaluation *a, const FgEvaluation *b)
+static bool fits(const Compile *c, const FgEvaluation *e)
 {
-    return b->ledger.peak_bytes < a->ledger.peak_bytes ? b : a;
+    return fg_search_fits(&c->search, e);
 }
 
-/* The fastest plan that fits: the fixed plans, then what the search makes of coarse buckets, or of
- * fine ones where coarse ones do not fit. */
-static bool search_compiled(Compile *c, FgEvaluation *best)
+static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvaluation *best)
 {
-    uint64_t budget = c->out->budget_bytes;
-    const FgEvaluation *fixed[] = {&c->layers, &c->modules, &c->zero3};
-    *best = *fixed[0];
-    for (uint32_t i = 1; i < 3; i++)
-        if (fg_evaluation_better(fixed[i], best, budget))
-            *best = *fixed[i];
-    bool coarse = c->layers.ledger.peak_bytes <= budget;
+    if (fg_search_better(&c->search, candidate, best))
+        *best = *candidate;
+}
+
+static bool search_from(Compile *c, const FgEvaluation *base, FgEvaluation *best)
+{
+    FgEvaluation found = *base;
+    if (!fg_search_compiled(&c->search, base, &found) || !fg_search_carry(&c->search, &found))
+        return false;
+    take_better(c, &found, best);
+    return true;
+}
+
+/* What the search makes of a setting: with coarse buckets, or fine ones where coarse ones do not
+ * fit; with host copies at the last moment, and ahead of their need. */
+static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
+{
+    for (int unit = 0; unit < FG_N_UNITS; unit++) {
+        const FgEvaluation *base = fg_setting_at_use(&c->settings, rung, (FgUnit)unit);
+        if (!base)
+            return false;
+        if (!fits(c, base))
+            continue;
+        if (!search_from(c, base, best))
+            return false;
+        FgEvaluation timed;
+        return !c->settings.by_rung[rung].offloaded[unit] ||
+               (fg_setting_timed(&c->settings, rung, (FgUnit)unit, &timed) &&
+                search_from(c, &timed, best));
+    }
+    return true;
+}
+
+/* The fastest over the smallest recomputed set that fits and a few larger ones: these leave more
+ * memory to hide communication with, and pay only while communication is exposed. */
+static bool search_rungs(Compile *c, FgEvaluation *best)
+{
+    const FgLadder *ladder = &c->settings.ladder;
+    uint32_t first, n = ladder->rungs.len;
+    if (!fg_settings_first_fit(&c->settings, FG_UNIT_LAYER, &first) ||
+        (first == FG_NO_ID && !fg_settings_first_fit(&c->settings, FG_UNIT_MODULE, &first)))
+        return false;
+    if (first == FG_NO_ID)
+        return true;
+    if (!search_rung(c, first, best))
+        return false;
+    double micro_steps = (double)c->graph->numerics.accumulate;
+    for (uint32_t part = 16; part > 1; part /= 4) {
+        uint32_t rung = first + (n + part - 1) / part;
+        if (rung >= n)
+            break;
+        double added = ladder->rungs.data[rung].seconds - ladder->rungs.data[first].seconds;
+        if (added * 1e6 * micro_steps < best->sim.step_us - best->sim.compute_us &&
+            !search_rung(c, rung, best))
+            return false;
+    }
+    return true;
+}
+
+static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation *best)
+{
+    *best = *least;
+    take_better(c, &c->zero3, best);
     double start = now_ms();
-    bool ok = fg_search_compiled(&c->search, coarse ? &c->layers : &c->modules, best);
+    bool ok = search_rungs(c, best);
     add_time(&c->search, "search", now_ms() - start);
     return ok;
+}
+
+/* ---- the floor ---- */
+/* The plan of the schedule asked for that takes least: of the compiled one, over all probes and the
+ * baseline. Its peak is the floor. False after errors. */
+static bool find_least(Compile *c, FgEvaluation *out)
+{
+    FgSettings *s = &c->settings;
+    if (!fg_settings_zero3(s, &c->zero3))
+        return false;
+    *out = c->zero3;
+    bool compiled = c->options->schedule == FG_SCHEDULE_COMPILED;
+    for (uint32_t i = 0; i < s->probes.len && c->options->schedule != FG_SCHEDULE_ZERO3; i++) {
+        if (!compiled && i + 1 < s->probes.len)
+            continue;
+        const FgEvaluation *e = fg_setting_least(s, s->probes.data[i]);
+        if (!e)
+            return false;
+        if (!compiled || e->ledger.peak_bytes <= out->ledger.peak_bytes)
+            *out = *e;
+    }
+    return true;
+}
+
+/* Offload by need: nothing where that fits, else the least, cheapest first, that is found to fit,
+ * looking where the estimates point. *out_floor: the least peak with nothing and with all
+ * offloaded. */
+static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_floor)
+{
+    FgEvaluation all;
+    uint64_t none = least->ledger.peak_bytes, budget = c->out->budget_bytes;
+    fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
+    if (!find_least(c, &all))
+        return false;
+    if (all.ledger.peak_bytes < none && all.ledger.host_bytes <= c->search.host_budget)
+        *out_floor = all.ledger.peak_bytes;
+    if (none <= budget || !fits(c, &all)) {
+        fg_settings_offload(&c->settings, 0);
+        return find_least(c, least);
+    }
+    uint64_t bytes = none - budget;
+    for (uint32_t i = 0; i < OFFLOAD_TRIES; i++) {
+        fg_settings_offload(&c->settings, bytes);
+        if (!find_least(c, least))
+            return false;
+        if (fits(c, least))
+            return true;
+        uint64_t over = least->ledger.peak_bytes > budget ? least->ledger.peak_bytes - budget : 1;
+        bytes += over + bytes / 8;
+    }
+    fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
+    return find_least(c, least);
+}
+
+/* A search that places quickly may leave holes: the plan that it chose is placed thoroughly, where
+ * the waits that this brings cost next to nothing. */
+static bool polish(Compile *c, FgEvaluation *chosen)
+{
+    FgEvaluation again = *chosen;
+    if (chosen->placing == FG_PLACING_THOROUGH ||
+        chosen->ledger.arena_bytes == chosen->ledger.arena_bound_bytes)
+        return true;
+    c->search.graph = chosen->graph;
+    if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, NULL, &again, NULL))
+        return false;
+    bool worse = fits(c, &c->zero3) && again.sim.step_us > c->zero3.sim.step_us;
+    if (fits(c, &again) && !worse && again.sim.step_us <= chosen->sim.step_us * POLISH_COST)
+        *chosen = again;
+    return true;
 }
 
 /* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
  */
 static bool choose(Compile *c, FgEvaluation *chosen)
 {
-    const FgEvaluation *minimum = lesser(&c->layers, &c->modules);
-    switch (c->options->schedule) {
-    case FG_SCHEDULE_ZERO3:
-        *chosen = c->zero3;
-        break;
-    case FG_SCHEDULE_MINIMUM:
-        *chosen = *minimum;
-        break;
-    case FG_SCHEDULE_COMPILED:
-        *chosen = *lesser(minimum, &c->zero3);
-        break;
-    }
-    c->out->smallest_memory_bytes = memory_for(c, chosen->ledger.peak_bytes);
-    c->out->fits = chosen->ledger.peak_bytes <= c->out->budget_bytes;
+    FgEvaluation least;
+    if (!find_least(c, &least))
+        return false;
+    uint64_t floor = least.ledger.peak_bytes;
+    if (c->options->offload_auto && !offload_as_needed(c, &least, &floor))
+        return false;
+    *chosen = least;
+    c->out->smallest_memory_bytes = memory_for(c, floor);
+    c->out->host_fits = least.ledger.host_bytes <= c->out->host_memory_bytes;
+    c->out->fits = fits(c, chosen);
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    return search_compiled(c, chosen);
+    return search_compiled(c, &least, chosen) && polish(c, chosen);
+}
+
+/* Classes of which a plan keeps some in host memory. */
+static uint32_t offloaded_classes(const FgPlan *plan)
+{
+    uint32_t classes = plan->stashes.len ? (uint32_t)FG_OFFLOAD_ACTIVATIONS : 0;
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        classes |= plan->buckets.data[i].offload;
+    return classes;
 }
 
 static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
@@ -195,10 +321,12 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     FgCompiled *out = c->out;
     m->plan = fg_plan_clone(chosen->plan, c->arena);
     FgPassManager pm = manager(c);
-    if (!fg_run_passes(&pm, m, FG_PIPELINE_LOWER))
+    const char *pipeline =
+        fg_arena_printf(c->arena, "recompute,%s", fg_placing_pipeline(chosen->placing));
+    if (!fg_run_passes(&pm, m, pipeline))
         return false;
     out->module = m;
-    add_times(&c->search, &pm);
+    fg_search_add_times(&c->search, &pm);
     if (pm.stopped)
         return true;
     double start = now_ms();
@@ -224,13 +352,15 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     out->reserved_bytes = machine->reserved_bytes;
     out->budget_bytes =
         out->memory_bytes > out->reserved_bytes ? out->memory_bytes - out->reserved_bytes : 0;
+    out->host_memory_bytes = fg_machine_host_bytes(machine);
     c.search.budget = out->budget_bytes;
+    c.search.host_budget = out->host_memory_bytes;
     c.graph = fg_module_clone(graph, arena);
     c.graph->numerics = *numerics;
     FgPassManager pm = manager(&c);
     if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
         return false;
-    add_times(&c.search, &pm);
+    fg_search_add_times(&c.search, &pm);
     out->numerics = c.graph->numerics;
     if (pm.stopped) {
         out->module = c.graph;
@@ -238,8 +368,9 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
         return true;
     }
     FgEvaluation chosen;
-    if (!prepare(&c) || !choose(&c, &chosen))
+    if (!fg_settings_open(&c.settings, &c.search, c.graph, options) || !choose(&c, &chosen))
         return false;
+    out->offload = offloaded_classes(chosen.plan);
     out->ledger = chosen.ledger;
     out->sim = chosen.sim;
     out->zero3_step_us = c.zero3.sim.step_us;

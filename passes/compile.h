@@ -12,8 +12,10 @@ typedef struct FgLedger {
     uint64_t by_class[FG_N_MEM_CLASSES]; /* at the peak */
     uint64_t unused_bytes;               /* arena bytes that are free at the peak: placement loss */
     uint64_t arena_bytes, arena_bound_bytes; /* placed, and the most that is live at once */
-    uint32_t peak_node;                      /* where the most is live */
-    const char *peak_phase;                  /* "backward layers.15": for people */
+    uint64_t host_bytes; /* states and arena in host memory, beside all of the above */
+    uint64_t host_by_class[FG_N_MEM_CLASSES];
+    uint32_t peak_node;     /* where the most is live */
+    const char *peak_phase; /* "backward layers.15": for people */
 } FgLedger;
 
 /* ---- simulation (passes/simulate.c) ---- */
@@ -22,18 +24,22 @@ typedef struct FgSim {
     double
         bound_us; /* no schedule of these nodes is faster: the longest engine or dependency path */
     const char *bound_engine; /* "compute", "gather", "reduce", "dependencies" */
+    uint32_t bound_node;      /* the longest node on that engine, or the one with which the longest
+                                 chain ends; FG_NO_ID: no work at all */
     double busy_us[FG_N_STREAMS];
+    double exposed_us[FG_N_STREAMS]; /* compute stands still for the engine; 0 for compute */
     /* The work of the compute stream, were no engine slowed by another. */
     double compute_us;
-    /* step_us = compute_us + slowed_us + exposed_gather_us + exposed_reduce_us: compute runs slower
-     * beside other engines, or stands still. */
+    /* step_us = compute_us + slowed_us + exposed_gather_us + exposed_reduce_us + exposed_host_us:
+     * compute runs slower beside other engines, or stands still. */
     double slowed_us;
     /* Time compute stands still for gathers, and for reductions and the updates behind them. */
     double exposed_gather_us, exposed_reduce_us;
-    uint32_t gathers;      /* a step, all micro-steps */
-    uint64_t gather_bytes; /* the whole buffers that they fill, a step */
-    uint64_t reduce_bytes; /* gradient buffers that are reduced, whole, a step */
-    uint64_t token_bytes;  /* tokens and rows of all ranks that travel to owners and back, a step */
+    double exposed_host_us; /* for copies from and to host memory */
+    uint32_t gathers;       /* a step, all micro-steps */
+    uint64_t gather_bytes;  /* the whole buffers that they fill, a step */
+    uint64_t reduce_bytes;  /* gradient buffers that are reduced, whole, a step */
+    uint64_t token_bytes; /* tokens and rows of all ranks that travel to owners and back, a step */
 } FgSim;
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;
@@ -66,6 +72,8 @@ typedef struct FgCompileOptions {
     const char *dump_dir;
     const char *stop_after; /* `dump --after PASS`: the returned module is what stood there */
     FgZero3 zero3;          /* all zero: FG_ZERO3_MINIMAL */
+    uint32_t offload;       /* FgOffload: classes that lie in host memory, wholly */
+    bool offload_auto; /* as little of all classes as the memory asks for; `offload` is 0 then */
 } FgCompileOptions;
 
 typedef struct FgCompiled {
@@ -73,6 +81,9 @@ typedef struct FgCompiled {
                          below are of the fixed plan with the least packed peak) */
     bool fits;
     uint64_t memory_bytes, reserved_bytes, budget_bytes;
+    uint64_t host_memory_bytes;     /* host memory that the machine offers a rank */
+    uint32_t offload;               /* FgOffload: the classes of which some lies in host memory */
+    bool host_fits;                 /* the host memory that the figures below take is offered */
     uint64_t smallest_memory_bytes; /* reserved + floor, rounded up to 1 MiB: to give as --memory */
     FgLedger ledger;
     FgSim sim;
@@ -98,6 +109,8 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out);
 /* Seconds of one node alone on its engine. */
 double fg_node_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node);
 void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machine, FgSim *out);
+/* How often a period runs a function: 0 for what is no part of it. */
+double fg_func_repeats(const FgModule *module, const char *name);
 /* One node in a simulated run of its function; microseconds from the function's start. */
 typedef struct FgSimNode {
     double start_us, end_us;

@@ -32,6 +32,9 @@ double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const F
     const FgOpInfo *info = fg_op_info(node->op);
     if (!info->call || node->op == FG_OP_release) /* nothing reaches the device */
         return 0.0;
+    if (node->op == FG_OP_stash || node->op == FG_OP_fetch)
+        return fg_curve_seconds(node->op == FG_OP_stash ? &machine->stash : &machine->fetch,
+                                cost->wire_bytes);
     if (info->flags & FG_OPF_COLLECTIVE)
         return collective_seconds(module, machine, node->op, cost->wire_bytes);
     FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID

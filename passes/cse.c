@@ -50,6 +50,7 @@ static uint64_t hash_attr(const FgAttr *attr, FgAttrKind kind, uint64_t seed)
     case FG_ATTR_INTS:
         return fg_hash_bytes(attr->ints, attr->n_ints * sizeof *attr->ints, seed);
     case FG_ATTR_WORD:
+    case FG_ATTR_TEXT:
         return fg_hash_bytes(&attr->word, sizeof attr->word, seed); /* interned */
     }
     return seed;
@@ -82,6 +83,7 @@ static bool same_attr(const FgAttr *a, const FgAttr *b, FgAttrKind kind)
         return a->n_ints == b->n_ints &&
                (a->n_ints == 0 || memcmp(a->ints, b->ints, a->n_ints * sizeof *a->ints) == 0);
     case FG_ATTR_WORD:
+    case FG_ATTR_TEXT:
         return a->word == b->word;
     }
     return false;

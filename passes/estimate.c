@@ -120,6 +120,8 @@ static int64_t *changes_of(FgArena *scratch, const FgModule *m, int64_t *out_liv
     *out_live = 0;
     for (uint32_t i = 0; i < intervals.len; i++) {
         const FgInterval *x = &intervals.data[i];
+        if (m->values.data[x->value].host)
+            continue;
         change[x->begin] += (int64_t)x->bytes;
         change[x->end + 1] -= (int64_t)x->bytes;
         *out_live += x->end < x->begin ? (int64_t)x->bytes : 0;

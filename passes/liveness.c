@@ -94,14 +94,19 @@ static bool comes_and_goes(const FgModule *module, const FgValue *value)
 {
     if (value->kind != FG_VALUE_STATE)
         return value->kind == FG_VALUE_RESULT;
+    if (value->host)
+        return false;
     if (value->offset != FG_NO_OFFSET)
         return value->offset >= module->state_bytes;
-    return value->role == FG_ROLE_GRAD_SHARD;
+    return value->role == FG_ROLE_GRAD_SHARD || value->role == FG_ROLE_GATHERED;
 }
 
+/* Does a node read what its results held? */
 static bool accumulates(const FgNode *node)
 {
     const FgOpInfo *info = fg_op_info(node->op);
+    if (node->op == FG_OP_adamw_part)
+        return true;
     for (uint32_t i = 0; i < info->n_attrs; i++)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
@@ -224,6 +229,16 @@ void fg_intervals(FgArena *arena, const FgModule *sched, FgIntervalVec *out,
     *out_timeline_len = order.len;
 }
 
+FgIntervalVec fg_intervals_in(FgArena *arena, const FgModule *sched, const FgIntervalVec *all,
+                              bool host)
+{
+    FgIntervalVec out = {0};
+    for (uint32_t i = 0; i < all->len; i++)
+        if (sched->values.data[all->data[i].value].host == host)
+            fg_vec_push(arena, &out, all->data[i]);
+    return out;
+}
+
 uint64_t fg_intervals_peak(FgArena *arena, const FgIntervalVec *intervals, uint32_t timeline_len,
                            uint32_t *out_position)
 {
@@ -264,13 +279,17 @@ static int by_offset(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* States by class. Bytes between two states (alignment) count with the state before them. */
-static void count_states(FgArena *scratch, const FgModule *sched, uint64_t *by_class)
+/* States of one memory by class. Bytes between two states (alignment) count with the state before
+ * them. */
+static void count_states(FgArena *scratch, const FgModule *sched, bool host, uint64_t *by_class)
 {
+    uint64_t low = host ? FG_HOST_BASE : 0,
+             high = low + (host ? sched->host_state_bytes : sched->state_bytes);
+
     FG_VEC(const FgValue *) states = {0};
     for (uint32_t i = 0; i < sched->values.len; i++) {
         const FgValue *value = &sched->values.data[i];
-        if (value->kind != FG_VALUE_STATE || value->root != value->id ||
+        if (value->kind != FG_VALUE_STATE || value->root != value->id || value->host != host ||
             comes_and_goes(sched, value))
             continue;
         if (value->offset == FG_NO_OFFSET)
@@ -281,14 +300,13 @@ static void count_states(FgArena *scratch, const FgModule *sched, uint64_t *by_c
     if (states.len)
         qsort(states.data, states.len, sizeof *states.data, by_offset);
     for (uint32_t i = 0; i < states.len; i++) {
-        uint64_t end = i + 1 < states.len ? states.data[i + 1]->offset : sched->state_bytes;
-        uint64_t begin = i ? states.data[i]->offset : 0;
+        uint64_t end = i + 1 < states.len ? states.data[i + 1]->offset : high;
+        uint64_t begin = i ? states.data[i]->offset : low;
         by_class[states.data[i]->mem] += end - begin;
     }
 }
 
-/* "layers.15" of "layers.15.q_proj" in layer 15; the whole name outside layers. */
-static const char *place_of(FgArena *arena, const FgNode *node)
+const char *fg_node_place(FgArena *arena, const FgNode *node)
 {
     if (node->layer < 0)
         return node->name;
@@ -301,13 +319,30 @@ static const char *place_of(FgArena *arena, const FgNode *node)
     return fg_arena_printf(arena, "layer %d", (int)node->layer);
 }
 
+/* Host memory by class, where most of it is in use. */
+static void count_host(FgArena *scratch, const FgModule *sched, const FgIntervalVec *all,
+                       uint32_t len, FgLedger *out)
+{
+    FgIntervalVec intervals = fg_intervals_in(scratch, sched, all, true);
+    uint32_t at;
+    out->host_bytes = sched->host_state_bytes + sched->host_arena_bytes;
+    count_states(scratch, sched, true, out->host_by_class);
+    fg_intervals_peak(scratch, &intervals, len, &at);
+    for (uint32_t i = 0; i < intervals.len; i++)
+        if (covers(&intervals.data[i], at))
+            out->host_by_class[sched->values.data[intervals.data[i].value].mem] +=
+                intervals.data[i].bytes;
+}
+
 void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out)
 {
     *out = (FgLedger){.peak_node = FG_NO_ID, .peak_phase = ""};
-    FgIntervalVec intervals = {0};
+    FgIntervalVec all = {0};
     uint32_t len, at;
-    fg_intervals(scratch, sched, &intervals, &len);
-    count_states(scratch, sched, out->by_class);
+    fg_intervals(scratch, sched, &all, &len);
+    FgIntervalVec intervals = fg_intervals_in(scratch, sched, &all, false);
+    count_host(scratch, sched, &all, len, out);
+    count_states(scratch, sched, false, out->by_class);
     out->arena_bound_bytes = fg_intervals_peak(scratch, &intervals, len, &at);
     out->arena_bytes = sched->arena_bytes;
     out->peak_bytes = sched->state_bytes + sched->arena_bytes;
@@ -321,7 +356,7 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out)
     if (!len)
         return;
     const FgNode *node = &sched->nodes.data[fg_timeline(scratch, sched).data[at]];
-    const char *place = place_of(scratch, node);
+    const char *place = fg_node_place(scratch, node);
     out->peak_node = node->id;
     out->peak_phase = *place ? fg_arena_printf(scratch, "%s %s", fg_phase_name(node->phase), place)
                              : fg_phase_name(node->phase);

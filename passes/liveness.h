@@ -21,10 +21,14 @@ typedef struct FgInterval {
 typedef FG_VEC(FgInterval) FgIntervalVec;
 
 /* Intervals of everything that lives and dies: results of nodes, and states without a fixed place:
- * gradient shards, and whatever state stands at or above state_bytes. Needs no offsets. Sorted by
- * begin, then value. `out` is overwritten and grows in `arena`. */
+ * gradient shards, carried copies of buckets, and whatever state stands at or above state_bytes.
+ * Needs no offsets. Sorted by begin, then value. `out` is overwritten and grows in `arena`. */
 void fg_intervals(FgArena *arena, const FgModule *sched, FgIntervalVec *out,
                   uint32_t *out_timeline_len);
+
+/* Those of `all` that lie in host memory, or those that do not. */
+FgIntervalVec fg_intervals_in(FgArena *arena, const FgModule *sched, const FgIntervalVec *all,
+                              bool host);
 
 /* Most bytes live at once over the intervals, and the first position where that is. */
 uint64_t fg_intervals_peak(FgArena *arena, const FgIntervalVec *intervals, uint32_t timeline_len,
@@ -32,5 +36,9 @@ uint64_t fg_intervals_peak(FgArena *arena, const FgIntervalVec *intervals, uint3
 
 /* Node ids by position; arena-owned. */
 FgIdVec fg_timeline(FgArena *arena, const FgModule *sched);
+
+/* Where a node belongs, for people: "layers.15" of "layers.15.q_proj" in layer 15; the whole name
+ * outside layers. Arena-owned, or the node's. */
+const char *fg_node_place(FgArena *arena, const FgNode *node);
 
 #endif

@@ -35,16 +35,34 @@ static inline bool fg_node_is_compute(const FgNode *node)
            node->op != FG_OP_release && node->op != FG_OP_grad_buffer;
 }
 
+/* A whole copy of a bucket that outlives the function that gathers it (FgPlanGather: keep, round).
+ */
+static inline bool fg_is_carried(const FgModule *module, uint32_t value)
+{
+    const FgValue *v = &module->values.data[value];
+    return v->kind == FG_VALUE_STATE && v->role == FG_ROLE_GATHERED;
+}
+
 /* False, after an error that names the pass, when a node of `op` shows that the pass (or a later
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);
 
-/* Rows of a sharded parameter that each rank owns: whole ones, a multiple of 8, so that products over
- * them lie aligned; of the last ranks some or all do not exist. */
+/* Rows of a sharded parameter that each rank owns: whole ones, a multiple of 8, so that products
+ * over them lie aligned; of the last ranks some or all do not exist. */
 uint64_t fg_sharded_rows(const FgParam *param, uint32_t ranks);
 
+/* ---- states in host memory (passes/offload.c, update_parts.c) ---- */
+/* Some state of the bucket lies in host memory: its updates travel in parts. */
+bool fg_bucket_is_offloaded(const FgModule *module, uint32_t bucket);
+/* The update of such a bucket, and the first working copy of its weights from the master, appended
+ * to the builder's order. */
+void fg_emit_update_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket,
+                          uint32_t scalars, bool pending);
+void fg_emit_cast_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket);
+
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
- * not touched) and the padded total. A sharded parameter stands alone; its slices are whole rows. */
+ * not touched) and the padded total. A sharded parameter stands alone; its slices are whole rows.
+ */
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
                           uint32_t ranks, uint64_t *out_offsets);
 
@@ -64,7 +82,8 @@ uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
 
 /* ---- plans (passes/plan.c) ---- */
 /* Buckets and intervals of the plan that gathers at use and releases after it. `graph` is at graph
- * level with the recompute applied; the plan lives in the module's arena. */
+ * level with the recompute applied; the plan lives in the module's arena. What is recomputed
+ * selectively is what the graph's own plan names. */
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
 /* The same with other bucket borders: `by_module`, a bucket holds what one node uses first, not a
  * layer; parameters of at most `persistence` elements share buckets of their own, whatever uses
@@ -72,17 +91,7 @@ FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRec
 FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
                       bool by_module, int64_t persistence);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
-
-/* ---- packing (passes/pack.c) ---- */
-typedef struct FgPackItem {
-    uint64_t bytes;
-    uint32_t begin, end; /* inclusive; end < begin wraps round the timeline */
-    uint64_t offset;     /* out */
-} FgPackItem;
-
-/* Places items so that two that live at the same time do not overlap, aligned to FG_ALIGN_BYTES;
- * returns the arena's size. `effort` bounds the orders tried (at least 1); it stops early at
- * `bound`, which no placement can beat. */
-uint64_t fg_pack(FgArena *scratch, FgPackItem *items, uint32_t n, uint64_t bound, uint32_t effort);
+/* Copies the ids into the plan. */
+void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes);
 
 #endif

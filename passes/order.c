@@ -1,11 +1,14 @@
-/* order: streams, and the place of gathers and holds in the issue order.
+/* order: streams, and the place of gathers, fetches and holds in the issue order.
  *
  * dist -> sched. Gathers, reductions and what follows a reduction (norm, AdamW: on the copy
  * stream) have streams of their own; everything else is compute. A gather is issued `ahead` compute
  * nodes before its first use, never before the bucket's release of an earlier interval or its
- * update; several at one place stand in order of need. A gradient buffer with `linger` is held that
- * many compute nodes beyond the issue of its reduction, and a gradient slice with `settle` beyond
- * the issue of its update, so that their memory is not wanted before it is likely to be free.
+ * update; several at one place stand in order of need. A gather round the period is
+ * counted from the first use of the next one, and stands behind its bucket's update. What a gather
+ * or a backward node needs from host memory is fetched as many compute nodes earlier as the fetch
+ * says. A gradient buffer with `linger` is held that many compute nodes beyond the issue of its
+ * reduction, and a gradient slice with `settle` beyond the issue of its update, so that their
+ * memory is not wanted before it is likely to be free; what is stashed, likewise.
  */
 #include "passes/lower.h"
 
@@ -27,6 +30,10 @@ typedef struct Cx {
     uint32_t *plan_first; /* bucket -> its first gather in the plan */
     uint32_t *seen;       /* bucket -> gathers met in this function */
     uint32_t *floor;      /* bucket -> first compute node before which its next gather may stand */
+    uint32_t *updated;    /* bucket -> the same for a gather behind its update */
+    uint32_t *first_read; /* bucket -> compute nodes before the first that reads a carried copy */
+    uint32_t *stashed;    /* value -> compute nodes before its stash; 0 for other values */
+    uint32_t shard_fetch; /* the fetch for the gather that follows, or FG_NO_ID */
     Inserts inserts;
 } Cx;
 
@@ -45,7 +52,12 @@ static FgStream stream_of(FgOp op)
         return FG_STREAM_REDUCE;
     case FG_OP_norm_add: /* bound by memory, while the link goes on with the next reduction */
     case FG_OP_adamw:
+    case FG_OP_adamw_part:
         return FG_STREAM_COPY;
+    case FG_OP_stash:
+        return FG_STREAM_STASH;
+    case FG_OP_fetch:
+        return FG_STREAM_FETCH;
     default:
         return FG_STREAM_COMPUTE;
     }
@@ -62,16 +74,49 @@ static void place_views(FgModule *m, const FgNode *node)
     y->mem = x->mem;
 }
 
-static void plan_gather(Cx *cx, const FgNode *node, uint32_t first_use)
+/* Issues a fetch as many compute nodes before `need` as it says, never before `floor`. */
+static void plan_fetch(Cx *cx, uint32_t id, uint32_t need, uint32_t floor, uint32_t first_use)
+{
+    int64_t ahead = fg_node_attr(fg_node(cx->m, id), "ahead")->i;
+    uint32_t before = ahead > (int64_t)need ? 0 : (uint32_t)(need - ahead);
+    Insert insert = {before < floor ? floor : before, 2 * first_use, id};
+    fg_vec_push(cx->scratch, &cx->inserts, insert);
+}
+
+/* A gather stands where its first use is, or, for the next period, behind `n_compute` nodes of
+ * this one: its first use lies as far behind the end as in this period behind the begin. */
+static void plan_gather(Cx *cx, const FgNode *node, uint32_t n_compute)
 {
     const FgPlan *plan = cx->m->plan;
-    uint32_t b = node->bucket;
-    int64_t ahead = plan->gathers.data[cx->plan_first[b] + cx->seen[b]++].ahead;
-    uint32_t before = ahead > (int64_t)first_use ? 0 : (uint32_t)(first_use - ahead);
-    if (before < cx->floor[b])
-        before = cx->floor[b];
-    Insert insert = {before, first_use, node->id};
+    uint32_t b = node->bucket, first_use = n_compute, floor = cx->floor[b];
+    const FgPlanGather *g = &plan->gathers.data[cx->plan_first[b]];
+    if (g->round && fg_is_carried(cx->m, node->results[0])) {
+        first_use += cx->first_read[b] == FG_NO_ID ? 0 : cx->first_read[b];
+        floor = cx->updated[b];
+    } else {
+        g += cx->seen[b]++ + g->round;
+    }
+    uint32_t before = g->ahead > (int64_t)first_use ? 0 : (uint32_t)(first_use - g->ahead);
+    if (before < floor)
+        before = floor;
+    if (cx->shard_fetch != FG_NO_ID)
+        plan_fetch(cx, cx->shard_fetch, before, 0, first_use);
+    cx->shard_fetch = FG_NO_ID;
+    Insert insert = {before, 2 * first_use + 1, node->id};
     fg_vec_push(cx->scratch, &cx->inserts, insert);
+}
+
+/* A fetch that belongs to a gather stands before that; one of an activation before its use; those
+ * of an update stay where they are. */
+static bool takes_fetch(Cx *cx, const FgNode *node, uint32_t n_compute)
+{
+    if (node->op != FG_OP_fetch || node->phase == FG_PHASE_UPDATE || node->phase == FG_PHASE_START)
+        return false;
+    if (node->bucket != FG_NO_ID)
+        cx->shard_fetch = node->id;
+    else
+        plan_fetch(cx, node->id, n_compute, cx->stashed[node->operands[0]], n_compute);
+    return true;
 }
 
 /* Holds `value`, which `reader` reads last, for `nodes` more compute nodes. */
@@ -87,15 +132,45 @@ static void plan_hold(Cx *cx, FgNode reader, uint32_t value, uint32_t n_compute,
     fg_vec_push(cx->scratch, &cx->inserts, insert);
 }
 
+/* Does the update end with this node? */
+static bool ends_update(const FgModule *m, const FgNode *node)
+{
+    if (node->op != FG_OP_adamw_part)
+        return node->op == FG_OP_adamw;
+    const FgType *part = m->values.data[node->operands[0]].type;
+    int64_t slice = (int64_t)(m->buckets.data[node->bucket].elements / m->ranks);
+    return fg_node_attr(node, "first")->i + fg_type_elements(part) == slice;
+}
+
 static void plan_holds(Cx *cx, FgNode node, uint32_t n_compute)
 {
-    if (node.op != FG_OP_reduce_scatter && node.op != FG_OP_adamw)
+    int64_t linger = node.op == FG_OP_stash ? fg_node_attr(&node, "linger")->i : 0;
+    if (node.op == FG_OP_stash)
+        cx->stashed[node.results[0]] = n_compute;
+    if (linger > 0)
+        plan_hold(cx, node, node.operands[0], n_compute, linger);
+    bool ends = ends_update(cx->m, &node);
+    if (node.op != FG_OP_reduce_scatter && !ends)
         return;
     const FgPlanBucket *plan = &cx->m->plan->buckets.data[node.bucket];
     if (node.op == FG_OP_reduce_scatter && plan->linger > 0)
         plan_hold(cx, node, node.operands[0], n_compute, plan->linger);
-    if (node.op == FG_OP_adamw && plan->settle > 0)
+    if (ends && plan->settle > 0)
         plan_hold(cx, node, cx->m->buckets.data[node.bucket].grad_shard, n_compute, plan->settle);
+}
+
+/* Remembers the first read of each carried copy. */
+static void note_read(Cx *cx, const FgNode *node, uint32_t n_compute)
+{
+    for (uint32_t k = 0; k < node->n_operands && fg_node_is_compute(node); k++) {
+        uint32_t v = node->operands[k];
+        uint32_t root = v == FG_NO_ID ? FG_NO_ID : fg_value(cx->m, v)->root;
+        if (root == FG_NO_ID || !fg_is_carried(cx->m, root))
+            continue;
+        uint32_t *first = &cx->first_read[fg_value(cx->m, root)->index];
+        if (*first == FG_NO_ID)
+            *first = n_compute;
+    }
 }
 
 /* Sets streams and finds out where gathers and holds go; returns the other nodes in order. */
@@ -108,6 +183,8 @@ static FgIdVec scan(Cx *cx, const FgIdVec *old)
         FgNode *node = fg_node(m, old->data[i]);
         node->stream = stream_of(node->op);
         place_views(m, node);
+        if (takes_fetch(cx, node, n_compute))
+            continue;
         if (node->op == FG_OP_gather) {
             plan_gather(cx, node, n_compute);
             continue;
@@ -115,6 +192,9 @@ static FgIdVec scan(Cx *cx, const FgIdVec *old)
         fg_vec_push(m->arena, &rest, old->data[i]);
         if (node->op == FG_OP_release)
             cx->floor[node->bucket] = n_compute;
+        if (node->op == FG_OP_adamw) /* stands before the next compute node, behind some names */
+            cx->updated[node->bucket] = n_compute + 1;
+        note_read(cx, node, n_compute);
         n_compute += fg_node_is_compute(node);
         plan_holds(cx, *node, n_compute);
     }
@@ -131,6 +211,13 @@ static int by_place(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
+/* Names what some node makes, and so must stand after it; a part of a state is always there. */
+static bool names_result(FgModule *m, const FgNode *node)
+{
+    return fg_op_has(node->op, FG_OPF_VIEW) &&
+           fg_value(m, fg_value(m, node->operands[0])->root)->kind == FG_VALUE_RESULT;
+}
+
 static void merge(Cx *cx, FgFunc *func, const FgIdVec *rest)
 {
     FgModule *m = cx->m;
@@ -141,7 +228,7 @@ static void merge(Cx *cx, FgFunc *func, const FgIdVec *rest)
     for (uint32_t i = 0; i < rest->len; i++) {
         const FgNode *node = fg_node(m, rest->data[i]);
         bool compute = fg_node_is_compute(node);
-        if (compute || fg_node_is_name(node)) /* the views of a gather stand before its first use */
+        if (compute || names_result(m, node)) /* the views of a gather stand before its first use */
             for (; at < cx->inserts.len && cx->inserts.data[at].before <= n_compute; at++)
                 fg_vec_push(m->arena, &order, cx->inserts.data[at].node);
         n_compute += compute;
@@ -157,7 +244,10 @@ static void order_function(Cx *cx, uint32_t f)
     FgModule *m = cx->m;
     memset(cx->seen, 0, m->buckets.len * sizeof *cx->seen);
     memset(cx->floor, 0, m->buckets.len * sizeof *cx->floor);
+    memset(cx->updated, 0, m->buckets.len * sizeof *cx->updated);
+    memset(cx->first_read, 0xff, m->buckets.len * sizeof *cx->first_read);
     cx->inserts = (Inserts){0};
+    cx->shard_fetch = FG_NO_ID;
     FgIdVec rest = scan(cx, &m->funcs.data[f].order);
     merge(cx, &m->funcs.data[f], &rest);
 }
@@ -169,6 +259,9 @@ FgPassResult fg_pass_order(FgPassCx *pass)
     cx.plan_first = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     cx.seen = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     cx.floor = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    cx.updated = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    cx.first_read = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
+    cx.stashed = FG_NEW_ARRAY(pass->scratch, uint32_t, m->values.len + 1);
     for (uint32_t i = m->plan->gathers.len; i > 0; i--)
         cx.plan_first[m->plan->gathers.data[i - 1].bucket] = i - 1;
     for (uint32_t f = 0; f < m->funcs.len; f++)

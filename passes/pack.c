@@ -1,205 +1,145 @@
 /* pack: lifetimes and sizes -> addresses.
  *
- * First fit in several orders (size, size x duration, duration, and what is live at the peak first
- * by each of these), the best kept; then the best order is repaired: what ends highest is placed
- * first in the next round, until the liveness bound is met or the effort is spent. Placing an item
- * scans those already placed by address, so a round costs O(n^2) simple steps; effort counts
- * rounds, never time, so that every machine gets the same addresses.
+ * First fit comes first: it is fast, and mostly it meets the liveness bound, which nothing beats.
+ * Where it does not, exact search (pack_search.c) is asked whether each part that is too high fits
+ * the bound; then, as long as there are steps left, heights between the bound and the best
+ * placement, halving the distance. A height that was shown impossible raises the bound.
+ *
+ * All heights that a placement can have are multiples of the greatest common divisor of sizes and
+ * alignments; only those are tried. Effort is counted, never timed, so every machine gets the same
+ * addresses.
  */
-#include "passes/lower.h"
+#include "passes/pack_internal.h"
 
-#include "base/checked.h"
+#include "base/diag.h"
 
-#include <stdlib.h>
-#include <string.h>
+#define MOST_OF_STEPS 2 /* one question may take an n-th of the steps that are left */
 
-typedef struct Sorted {
-    uint64_t key;
-    uint32_t item;
-    bool first; /* before all that are not */
-} Sorted;
-
-typedef struct Placed {  /* side by side for the scan */
-    uint64_t begin, end; /* addresses */
-    uint32_t from, to;   /* time, as in FgPackItem */
-} Placed;
-
-typedef struct Packer {
-    FgPackItem *items;
-    uint32_t n, timeline;
-    uint32_t *order;   /* items in the order of this round */
-    Placed *placed;    /* so far, by address */
-    uint64_t *offsets; /* of this round */
-    uint64_t *best;
-    uint64_t best_size;
-    bool *at_peak; /* item is live where most is live */
-} Packer;
-
-static bool same_time(const FgPackItem *a, const Placed *b)
+static int64_t common_divisor(int64_t a, int64_t b)
 {
-    bool wraps_a = a->end < a->begin, wraps_b = b->to < b->from;
-    if (wraps_a && wraps_b)
-        return true;
-    if (wraps_a)
-        return b->to >= a->begin || b->from <= a->end;
-    if (wraps_b)
-        return a->end >= b->from || a->begin <= b->to;
-    return a->begin <= b->to && b->from <= a->end;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
 }
 
-static void place(Packer *p, uint32_t item, uint32_t n_placed)
+/* Heights are multiples of it. */
+static int64_t grain_of(const FgPackProblem *p)
 {
-    const FgPackItem *x = &p->items[item];
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < n_placed; i++) {
-        const Placed *y = &p->placed[i];
-        if (y->end <= at || !same_time(x, y))
+    int64_t grain = 0;
+    uint32_t n_spans = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        grain = common_divisor(common_divisor(p->items[i].bytes, p->items[i].align), grain);
+        n_spans += p->items[i].n_spans;
+    }
+    for (uint32_t i = 0; i < n_spans; i++)
+        grain = common_divisor(common_divisor(p->spans[i].low, p->spans[i].high), grain);
+    return grain;
+}
+
+typedef struct Packing {
+    FgArena *arena; /* of one question: reset after it */
+    const FgPackModel *m;
+    int64_t *offsets, *trial;
+    int64_t *heights; /* of the parts */
+    uint64_t left;    /* steps */
+} Packing;
+
+static int64_t part_height(const Packing *p, const FgPackPart *part, const int64_t *offsets)
+{
+    int64_t height = 0;
+    for (uint32_t i = 0; i < part->n; i++) {
+        uint32_t item = p->m->by_part[part->first + i];
+        int64_t end = offsets[item] + p->m->items[item].bytes;
+        height = end > height ? end : height;
+    }
+    return height;
+}
+
+static int64_t height_of(const Packing *p)
+{
+    int64_t height = 0;
+    for (uint32_t k = 0; k < p->m->n_parts; k++)
+        height = p->heights[k] > height ? p->heights[k] : height;
+    return height;
+}
+
+/* Whether all parts fit; what is found on the way is kept. */
+static FgPackVerdict ask(Packing *p, int64_t capacity)
+{
+    FgPackVerdict verdict = FG_PACK_FOUND;
+    uint64_t steps = (p->left + MOST_OF_STEPS - 1) / MOST_OF_STEPS;
+    p->left -= steps;
+    for (uint32_t k = 0; k < p->m->n_parts && verdict == FG_PACK_FOUND; k++) {
+        const FgPackPart *part = &p->m->parts[k];
+        if (p->heights[k] <= capacity)
             continue;
-        if (y->begin >= at + x->bytes)
+        verdict = fg_pack_search(p->arena, p->m, part, capacity, &steps, p->trial);
+        fg_arena_reset(p->arena);
+        if (verdict != FG_PACK_FOUND)
             break;
-        at = y->end;
-    }
-    p->offsets[item] = at;
-    uint32_t low = 0, high = n_placed;
-    while (low < high) {
-        uint32_t mid = (low + high) / 2;
-        if (p->placed[mid].begin < at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    memmove(&p->placed[low + 1], &p->placed[low], (n_placed - low) * sizeof *p->placed);
-    p->placed[low] = (Placed){at, at + x->bytes, x->begin, x->end};
-}
-
-/* Places all in p->order; returns the size. */
-static uint64_t place_all(Packer *p)
-{
-    uint64_t size = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        uint32_t item = p->order[i];
-        place(p, item, i);
-        uint64_t end = p->offsets[item] + p->items[item].bytes;
-        if (end > size)
-            size = end;
-    }
-    if (size < p->best_size) {
-        p->best_size = size;
-        memcpy(p->best, p->offsets, p->n * sizeof *p->best);
-    }
-    return size;
-}
-
-static uint64_t duration(const Packer *p, const FgPackItem *x)
-{
-    return x->end >= x->begin ? x->end - x->begin + 1 : p->timeline - x->begin + x->end + 1;
-}
-
-static int by_key_down(const void *a, const void *b)
-{
-    const Sorted *x = a, *y = b;
-    if (x->first != y->first)
-        return x->first ? -1 : 1;
-    if (x->key != y->key)
-        return x->key > y->key ? -1 : 1;
-    return x->item < y->item ? -1 : x->item > y->item;
-}
-
-#define N_ORDERS 6 /* three weights, plain and with what is live at the peak first */
-
-static void sort_order(Packer *p, Sorted *sorted, uint32_t which)
-{
-    uint32_t weight = which % 3;
-    for (uint32_t i = 0; i < p->n; i++) {
-        const FgPackItem *x = &p->items[i];
-        uint64_t d = duration(p, x);
-        /* 2^20 positions and 2^44 bytes fit the product; beyond it saturates, which only weakens
-         * the order */
-        uint64_t area;
-        if (__builtin_mul_overflow(x->bytes, d, &area))
-            area = UINT64_MAX;
-        sorted[i].item = i;
-        sorted[i].first = which >= 3 && p->at_peak[i];
-        sorted[i].key = weight == 0 ? x->bytes : weight == 1 ? area : d;
-    }
-    qsort(sorted, p->n, sizeof *sorted, by_key_down);
-    for (uint32_t i = 0; i < p->n; i++)
-        p->order[i] = sorted[i].item;
-}
-
-static bool live_at(const FgPackItem *x, uint32_t t)
-{
-    return x->end >= x->begin ? x->begin <= t && t <= x->end : t >= x->begin || t <= x->end;
-}
-
-static void find_peak(Packer *p, FgArena *scratch)
-{
-    uint64_t *change = FG_NEW_ARRAY(scratch, uint64_t, p->timeline + 1); /* modulo 2^64 */
-    uint64_t live = 0, most = 0;
-    uint32_t peak = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        const FgPackItem *x = &p->items[i];
-        change[x->begin] += x->bytes;
-        change[x->end + 1] -= x->bytes;
-        if (x->end < x->begin)
-            live += x->bytes;
-    }
-    for (uint32_t t = 0; t < p->timeline; t++) {
-        live += change[t];
-        if (live > most) {
-            most = live;
-            peak = t;
+        for (uint32_t i = 0; i < part->n; i++) {
+            uint32_t item = p->m->by_part[part->first + i];
+            p->offsets[item] = p->trial[item];
         }
+        p->heights[k] = part_height(p, part, p->offsets);
     }
-    for (uint32_t i = 0; i < p->n; i++)
-        p->at_peak[i] = live_at(&p->items[i], peak);
+    p->left += steps;
+    return verdict;
 }
 
-/* The items that reach the top go first; the rest keeps its order. */
-static void move_top_first(Packer *p, uint32_t *spare, uint64_t size)
+/* Largest multiple of the grain in [low, high) at or below the middle. */
+static int64_t between(int64_t low, int64_t high, int64_t grain)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->offsets[p->order[i]] + p->items[p->order[i]].bytes == size)
-            spare[n++] = p->order[i];
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->offsets[p->order[i]] + p->items[p->order[i]].bytes != size)
-            spare[n++] = p->order[i];
-    memcpy(p->order, spare, p->n * sizeof *spare);
+    int64_t mid = low + (high - low) / 2 / grain * grain;
+    return mid < high ? mid : low;
 }
 
-uint64_t fg_pack(FgArena *scratch, FgPackItem *items, uint32_t n, uint64_t bound, uint32_t effort)
+/* Asks for heights until the best one is shown least, is not above the capacity wanted, or the
+ * steps are spent. */
+static void improve(Packing *p, const FgPackEffort *effort, int64_t grain, FgPackResult *out)
 {
-    Packer p = {.items = items, .n = n, .best_size = UINT64_MAX};
-    for (uint32_t i = 0; i < n; i++) {
-        items[i].bytes = fg_round_up(items[i].bytes, FG_ALIGN_BYTES);
-        if (items[i].begin >= p.timeline)
-            p.timeline = items[i].begin + 1;
-        if (items[i].end >= p.timeline)
-            p.timeline = items[i].end + 1;
+    int64_t low = fg_pack_align(out->lower_bound, grain), next = low;
+    if (effort->capacity > low)
+        next = effort->capacity / grain * grain;
+    while (p->left > 0 && low < out->height && out->height > effort->capacity) {
+        FgPackVerdict verdict = ask(p, next);
+        out->height = height_of(p);
+        if (verdict == FG_PACK_FOUND)
+            next = low < out->height ? between(low, out->height, grain) : low;
+        if (verdict == FG_PACK_FOUND)
+            continue;
+        if (verdict == FG_PACK_NONE && next + grain > out->lower_bound)
+            out->lower_bound = next + grain;
+        low = next + grain;
+        next = between(low, out->height, grain);
     }
-    if (n == 0)
-        return 0;
-    p.order = FG_NEW_ARRAY(scratch, uint32_t, n);
-    p.placed = FG_NEW_ARRAY(scratch, Placed, n + 1);
-    p.offsets = FG_NEW_ARRAY(scratch, uint64_t, n);
-    p.best = FG_NEW_ARRAY(scratch, uint64_t, n);
-    p.at_peak = FG_NEW_ARRAY(scratch, bool, n);
-    find_peak(&p, scratch);
-    Sorted *sorted = FG_NEW_ARRAY(scratch, Sorted, n);
-    uint32_t *spare = FG_NEW_ARRAY(scratch, uint32_t, n), rounds = 0, best_order = 0;
-    for (uint32_t which = 0; which < N_ORDERS && rounds < effort && p.best_size > bound;
-         which++, rounds++) {
-        uint64_t before = p.best_size;
-        sort_order(&p, sorted, which);
-        place_all(&p);
-        if (p.best_size < before)
-            best_order = which;
+}
+
+FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort)
+{
+    FgPackResult out = {0};
+    if (problem->n == 0)
+        return out;
+    const FgPackModel *m = fg_pack_model(scratch, problem);
+    Packing p = {.m = m, .left = effort->steps};
+    p.offsets = FG_NEW_ARRAY(scratch, int64_t, m->n);
+    p.trial = FG_NEW_ARRAY(scratch, int64_t, m->n);
+    p.heights = FG_NEW_ARRAY(scratch, int64_t, m->n_parts);
+    out.lower_bound = m->bound;
+    int64_t goal = m->bound > effort->capacity ? m->bound : effort->capacity;
+    out.height = fg_pack_fit(scratch, m, effort->rounds, goal, p.offsets);
+    if (out.height > goal && effort->steps > 0) {
+        p.arena = fg_arena_new();
+        for (uint32_t k = 0; k < m->n_parts; k++)
+            p.heights[k] = part_height(&p, &m->parts[k], p.offsets);
+        improve(&p, effort, grain_of(problem), &out);
+        fg_arena_free(p.arena);
     }
-    sort_order(&p, sorted, best_order);
-    for (; rounds < effort && p.best_size > bound; rounds++)
-        move_top_first(&p, spare, place_all(&p));
-    for (uint32_t i = 0; i < n; i++)
-        items[i].offset = p.best[i];
-    return p.best_size;
+    out.steps = effort->steps - p.left;
+    for (uint32_t i = 0; i < m->n; i++)
+        problem->items[i].offset = p.offsets[i];
+    return out;
 }

@@ -67,7 +67,7 @@ bool fg_run_passes(FgPassManager *manager, FgModule *module, const char *pipelin
 
 /* The pipelines that the compiler runs. */
 #define FG_PIPELINE_GRAPH "canon,cse,dce,recognise,autodiff,vocab"
-#define FG_PIPELINE_LOWER                                                                          \
-    "recompute,bucket,travel,shard,reduce,update,order,inplace,memplan,streams"
+#define FG_PIPELINE_SCHED "bucket,travel,shard,reduce,offload,update,order,inplace"
+#define FG_PIPELINE_LOWER "recompute," FG_PIPELINE_SCHED ",memplan,streams"
 
 #endif

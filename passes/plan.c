@@ -211,8 +211,10 @@ static void emit_buckets(Buckets *b)
         const FgIdVec *members = &b->members.data[k];
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
         memcpy(params, members->data, members->len * sizeof *params);
-        FgPlanBucket bucket = {fg_intern(b->graph->intern, bucket_name(b, k)), params, members->len,
-                               0, 0};
+        FgPlanBucket bucket = {.name = fg_intern(b->graph->intern, bucket_name(b, k)),
+                               .params = params,
+                               .n_params = members->len,
+                               .pieces = 1};
         fg_vec_push(arena, &b->plan->buckets, bucket);
     }
 }
@@ -243,7 +245,7 @@ static int by_bucket_then_use(const void *a, const void *b)
 
 static void close_interval(Buckets *b, uint32_t bucket, OpenInterval *open)
 {
-    FgPlanGather gather = {bucket, open->first, open->last, 0};
+    FgPlanGather gather = {.bucket = bucket, .first_use = open->first, .last_use = open->last};
     fg_vec_push(b->graph->arena, &b->plan->gathers, gather);
     open->open = false;
 }
@@ -289,6 +291,13 @@ static void emit_intervals(Buckets *b)
           by_bucket_then_use);
 }
 
+void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes)
+{
+    plan->recomputed = (FgIdVec){0};
+    for (uint32_t i = 0; i < nodes->len; i++)
+        fg_vec_push(arena, &plan->recomputed, nodes->data[i]);
+}
+
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute)
 {
     return fg_plan_units(graph, scratch, name, recompute, false, 0);
@@ -304,6 +313,8 @@ FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRec
                  .persistence = persistence};
     b.plan->name = fg_intern(graph->intern, name);
     b.plan->recompute = recompute;
+    if (recompute == FG_RECOMPUTE_SELECTIVE)
+        fg_plan_set_recomputed(b.plan, graph->arena, &graph->plan->recomputed);
     collect_facts(&b);
     assign_layers_and_large(&b);
     assign_small(&b);
@@ -317,6 +328,7 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
     FgPlan *copy = FG_NEW(arena, FgPlan);
     copy->name = plan->name;
     copy->recompute = plan->recompute;
+    fg_plan_set_recomputed(copy, arena, &plan->recomputed);
     for (uint32_t i = 0; i < plan->buckets.len; i++) {
         FgPlanBucket bucket = plan->buckets.data[i];
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, bucket.n_params);
@@ -326,6 +338,8 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
     }
     for (uint32_t i = 0; i < plan->gathers.len; i++)
         fg_vec_push(arena, &copy->gathers, plan->gathers.data[i]);
+    for (uint32_t i = 0; i < plan->stashes.len; i++)
+        fg_vec_push(arena, &copy->stashes, plan->stashes.data[i]);
     return copy;
 }
 

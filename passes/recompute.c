@@ -1,21 +1,29 @@
-/* recompute: clones a layer's forward before its backward, where the plan says so. Graph level,
- * after autodiff.
+/* recompute: clones forward nodes into backward, where the plan says so. Graph level, after
+ * autodiff.
  *
- * A layer is an iteration of the model's `repeat`. Of the values that its forward nodes make, those
- * that other layers use are borders and are kept; constants and views of parameters cost no memory
- * and are kept too. What the layer's own backward uses otherwise is computed again from the
+ * Full. A layer is an iteration of the model's `repeat`. Of the values that its forward nodes make,
+ * those that other layers use are borders and are kept; constants and views of parameters cost no
+ * memory and are kept too. What the layer's own backward uses otherwise is computed again from the
  * borders, just before the first backward node of the layer: nodes that nothing backward needs,
- * like the last residual add, are not cloned. Linear in the nodes.
+ * like the last residual add, are not cloned.
  *
  *   %n = rmsnorm %x, %w   layer(0)               %n = rmsnorm %x, %w              layer(0)
  *   %y = linear %n, %v    layer(0)               %y = linear %n, %v               layer(0)
  *   ...                                    ->    ...
  *   %d_v = linear_dw %n, %d_y  backward          %n2 = rmsnorm %x, %w   backward  layer(0)
  *                                                %d_v = linear_dw %n2, %d_y backward
- */
+ *
+ * Selective. The nodes that the plan names, in layers or not, are cloned one by one, each just
+ * before the first backward node that reads one of its results, so that few live at once. A clone
+ * whose operand is named too reads the operand's clone, which is made before it; whatever the
+ * number of readers, a node is cloned once. A view is computed again with what it is a view of.
+ *
+ * A clone has the op and the attributes of its node: it makes the same bits. Linear in the nodes,
+ * but for the sorting of what one reader asks for. */
 #include "passes/lower.h"
 #include "passes/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Recompute {
@@ -26,7 +34,8 @@ typedef struct Recompute {
     uint32_t *clone;   /* value -> its second self, or FG_NO_ID */
     FgIdVec *by_layer; /* layer -> needed nodes, in order */
     uint32_t n_layers;
-    FgIdVec order; /* the new one */
+    uint32_t *position; /* selective: node -> place in the old order */
+    FgIdVec order;      /* the new one */
 } Recompute;
 
 /* ---- what can and must be computed again ---- */
@@ -151,6 +160,114 @@ static void write_order(Recompute *r, const FgIdVec *order)
     }
 }
 
+static void start_clones(Recompute *r, FgArena *scratch)
+{
+    size_t n = r->module->values.len;
+    r->clone = FG_NEW_ARRAY(scratch, uint32_t, n);
+    memset(r->clone, 0xff, n * sizeof *r->clone); /* FG_NO_ID */
+}
+
+static bool full(Recompute *r, FgArena *scratch, const FgIdVec *order)
+{
+    find_layers(r, scratch, order);
+    if (!find_needed(r, scratch, order))
+        return false;
+    start_clones(r, scratch);
+    write_order(r, order);
+    return true;
+}
+
+/* ---- selective ---- */
+
+static bool can_repeat(const FgModule *m, const FgNode *node)
+{
+    bool can = node->phase == FG_PHASE_FORWARD && node->n_results > 0 &&
+               !fg_op_has(node->op, FG_OPF_CONSTANT) && !fg_op_has(node->op, FG_OPF_EFFECT);
+    for (uint32_t k = 0; k < node->n_results; k++)
+        can = can && node->results[k] != m->loss;
+    return can;
+}
+
+/* Reads the plan's nodes and the views of what they make; false after an error. */
+static bool find_named(Recompute *r, FgArena *scratch, const FgIdVec *order)
+{
+    FgModule *m = r->module;
+    const FgIdVec *named = &m->plan->recomputed;
+    r->layer = FG_NEW_ARRAY(scratch, int32_t, m->values.len);
+    memset(r->layer, -1, m->values.len * sizeof *r->layer);
+    r->needed = FG_NEW_ARRAY(scratch, bool, m->nodes.len);
+    r->position = FG_NEW_ARRAY(scratch, uint32_t, m->nodes.len);
+    memset(r->position, 0xff, m->nodes.len * sizeof *r->position);
+    for (uint32_t i = 0; i < order->len; i++)
+        r->position[order->data[i]] = i;
+    for (uint32_t i = 0; i < named->len; i++) {
+        uint32_t id = named->data[i];
+        if (id >= m->nodes.len || r->position[id] == FG_NO_ID || !can_repeat(m, fg_node(m, id))) {
+            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                    "the plan recomputes #%u, which is no forward node that can run twice", id);
+            return false;
+        }
+        r->needed[id] = true;
+    }
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = fg_node(m, order->data[i]);
+        bool again = r->needed[node->id] ||
+                     (fg_op_has(node->op, FG_OPF_VIEW) && node->phase == FG_PHASE_FORWARD &&
+                      r->layer[node->operands[0]] >= 0);
+        for (uint32_t k = 0; k < node->n_results && again; k++)
+            r->layer[node->results[k]] = node->layer < 0 ? 0 : node->layer;
+    }
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds the places of nodes that must be cloned before `node` can read its operands. */
+static void want_operands(Recompute *r, FgArena *scratch, const FgNode *node, FgIdVec *places)
+{
+    for (uint32_t k = 0; k < node->n_operands; k++) {
+        uint32_t value = node->operands[k];
+        if (value == FG_NO_ID || r->layer[value] < 0 || r->clone[value] != FG_NO_ID)
+            continue;
+        fg_vec_push(scratch, places, r->position[fg_value(r->module, value)->def]);
+        r->clone[value] = value; /* asked for; its clone takes this place */
+    }
+}
+
+static void clone_for(Recompute *r, FgArena *scratch, const FgIdVec *order, const FgNode *reader)
+{
+    FgIdVec places = {0};
+    want_operands(r, scratch, reader, &places);
+    for (uint32_t i = 0; i < places.len; i++)
+        want_operands(r, scratch, fg_node(r->module, order->data[places.data[i]]), &places);
+    if (places.len > 0)
+        qsort(places.data, places.len, sizeof *places.data, by_number);
+    for (uint32_t i = 0; i < places.len; i++)
+        if (i == 0 || places.data[i] != places.data[i - 1]) /* two results of one node */
+            clone_node(r, order->data[places.data[i]]);
+}
+
+static bool selective(Recompute *r, FgArena *scratch, const FgIdVec *order)
+{
+    FgModule *m = r->module;
+    uint32_t before = m->nodes.len;
+    start_clones(r, scratch);
+    for (uint32_t i = 0; i < order->len; i++) {
+        uint32_t id = order->data[i];
+        if (fg_node(m, id)->phase == FG_PHASE_BACKWARD) {
+            FgNode reader = *fg_node(m, id); /* stays valid while nodes are added */
+            clone_for(r, scratch, order, &reader);
+            fg_node(m, id)->operands = with_clones(r, &reader);
+        }
+        fg_vec_push(m->arena, &r->order, id);
+    }
+    return m->nodes.len > before;
+}
+
 FgPassResult fg_pass_recompute(FgPassCx *cx)
 {
     FgModule *m = cx->module;
@@ -158,12 +275,11 @@ FgPassResult fg_pass_recompute(FgPassCx *cx)
         return FG_PASS_UNCHANGED;
     FgFunc *step = fg_func(m, "step");
     Recompute r = {.module = m};
-    find_layers(&r, cx->scratch, &step->order);
-    if (!find_needed(&r, cx->scratch, &step->order))
+    bool named = m->plan->recompute == FG_RECOMPUTE_SELECTIVE;
+    if (named && !find_named(&r, cx->scratch, &step->order))
+        return FG_PASS_FAILED;
+    if (!(named ? selective : full)(&r, cx->scratch, &step->order))
         return FG_PASS_UNCHANGED;
-    r.clone = FG_NEW_ARRAY(cx->scratch, uint32_t, m->values.len);
-    memset(r.clone, 0xff, m->values.len * sizeof *r.clone); /* FG_NO_ID */
-    write_order(&r, &step->order);
     step->order = r.order;
     return FG_PASS_CHANGED;
 }

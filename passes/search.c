@@ -13,6 +13,7 @@
 #include "passes/estimate.h"
 
 #define MAX_REPAIRS 8
+#define MAX_BRIEF 12
 #define MAX_ROUNDS 3
 #define KEEP_PARTS 4
 #define NEAR_KEEPS 2
@@ -21,9 +22,14 @@
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
 
-bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget)
+bool fg_search_fits(const FgSearch *s, const FgEvaluation *e)
 {
-    bool fits_a = a->ledger.peak_bytes <= budget, fits_b = b->ledger.peak_bytes <= budget;
+    return e->ledger.peak_bytes <= s->budget && e->ledger.host_bytes <= s->host_budget;
+}
+
+bool fg_search_better(const FgSearch *s, const FgEvaluation *a, const FgEvaluation *b)
+{
+    bool fits_a = fg_search_fits(s, a), fits_b = fg_search_fits(s, b);
     if (fits_a != fits_b)
         return fits_a;
     if (a->sim.step_us < b->sim.step_us || a->sim.step_us > b->sim.step_us)
@@ -49,12 +55,12 @@ static bool try_choice(Trial *t, FgLeverChoice choice)
         FgArena *scratch = fg_arena_new();
         FgPlan *plan = fg_estimate_plan(t->estimate, scratch, &choice);
         FgEvaluation now;
-        bool ok = fg_search_evaluate(t->search, plan, NULL, &now, NULL);
+        bool ok = fg_search_evaluate(t->search, plan, FG_PLACING_BY_NEED, NULL, &now, NULL);
         now.kept = t->estimate->base->gathers.len - plan->gathers.len;
         fg_arena_free(scratch);
         if (!ok)
             return false;
-        if (fg_evaluation_better(&now, t->best, budget)) {
+        if (fg_search_better(t->search, &now, t->best)) {
             *t->best = now;
             t->choice = choice;
         }
@@ -114,7 +120,8 @@ static bool improve(Trial *t)
         FgEvaluation again;
         FgModule *module;
         double before = t->best->sim.step_us;
-        bool ok = fg_search_evaluate(t->search, t->best->plan, scratch, &again, &module);
+        bool ok = fg_search_evaluate(t->search, t->best->plan, t->best->placing, scratch, &again,
+                                     &module);
         if (ok)
             fg_estimate_retime(t->estimate, scratch, module, t->search->machine);
         fg_arena_free(scratch);
@@ -133,7 +140,8 @@ bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out
     FgModule *module;
     FgEstimate estimate;
     Trial trial = {.search = s, .estimate = &estimate, .best = out, .choice = {.slack = SLACKS[0]}};
-    bool ok = fg_search_evaluate(s, base->plan, arena, &again, &module);
+    s->brief_left = MAX_BRIEF;
+    bool ok = fg_search_evaluate(s, base->plan, FG_PLACING_QUICK, arena, &again, &module);
     if (ok) {
         fg_estimate_build(s->arena, arena, module, base->plan, s->machine, &estimate);
         trial.state_bytes = module->state_bytes;

@@ -6,10 +6,19 @@
 #include "passes/lower.h"
 
 /* A plan lowered, measured by ledger and simulator. */
+typedef enum FgPlacing {
+    FG_PLACING_THOROUGH, /* memplan's default */
+    FG_PLACING_QUICK,    /* first fit alone */
+    FG_PLACING_BRIEF,    /* first fit, then a short exact search */
+    FG_PLACING_BY_NEED   /* to ask for: quick, and brief where that may decide whether it fits */
+} FgPlacing;
+
 typedef struct FgEvaluation {
-    FgPlan *plan;    /* in the search's arena */
-    uint32_t kept;   /* gathers that it saves over gathering at each use */
-    FgLedger ledger; /* text in the search's arena */
+    FgPlan *plan;          /* in the search's arena */
+    const FgModule *graph; /* that the plan is for: the search's when it was evaluated */
+    uint32_t kept;         /* gathers that it saves over gathering at each use */
+    FgPlacing placing;     /* that its figures are of; not by need */
+    FgLedger ledger;       /* text in the search's arena */
     FgSim sim;
 } FgEvaluation;
 
@@ -17,22 +26,32 @@ typedef struct FgSearch {
     FgArena *arena;        /* plans and figures */
     const FgModule *graph; /* graph level, recompute applied */
     const FgMachine *machine;
-    uint64_t budget;
+    uint64_t budget, host_budget;
     uint32_t evaluated;
+    uint32_t brief_left; /* placements by need that may still be brief ones: effort is bounded */
     FG_VEC(FgPassTime) times;
 } FgSearch;
 
 /* Lowers a copy of the graph by the plan. With `keep` the sched module is built in that arena and
  * returned in *out_module, otherwise it is thrown away. False after errors in the module's
  * diagnostics. */
-bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgArena *keep, FgEvaluation *out,
-                        FgModule **out_module);
+bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgPlacing placing, FgArena *keep,
+                        FgEvaluation *out, FgModule **out_module);
+/* The lowering of dist and sched, with that placing; not by need. */
+const char *fg_placing_pipeline(FgPlacing placing);
+void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
 
 /* Improves *out, which fits the budget, by plans with the buckets of `base`, whose plan gathers at
  * use. False after errors. */
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
+bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
+
+/* Tries to carry gathered copies over micro-steps and round the period, on the best plan found, and
+ * replaces it where that is better. False after errors. */
+bool fg_search_carry(FgSearch *search, FgEvaluation *best);
+
 /* fit first, then time, then memory. */
-bool fg_evaluation_better(const FgEvaluation *a, const FgEvaluation *b, uint64_t budget);
+bool fg_search_better(const FgSearch *search, const FgEvaluation *a, const FgEvaluation *b);
 
 #endif

@@ -4,7 +4,9 @@
  * the uses of each bucket, opens the plan's interval before its first use (a new gather, and views
  * of the parameters that are used in it) and closes it after its last (a release). Views of
  * parameters (a reshaped weight) are made again inside each interval. A bucket may have any number
- * of intervals: a weight used early and late is gathered twice rather than kept.
+ * of intervals: a weight used early and late is gathered twice rather than kept. An interval that
+ * outlives its function (`keep` over micro-steps, `round` the period) gathers into a state of the
+ * role `gathered`; `update` leaves its gather and its release where they belong.
  *
  *   %b = gather %s              %b1 = gather %s ... uses 0-1 ... release %b1
  *   ... uses 0-1 ... use 2  ->  ...
@@ -62,8 +64,15 @@ static void open_interval(Cx *cx, uint32_t bucket, const FgNode *use)
         return;
     }
     FgBuilder build = {m, &cx->order, use->loc, b->name, use->phase, use->layer, FG_NO_ID};
-    t->open = fg_add_value(m, b->name, fg_value(m, t->head_gather)->type);
-    fg_value(m, t->open)->mem = FG_MEM_GATHERED;
+    const FgType *type = fg_value(m, t->head_gather)->type;
+    const FgPlanGather *plan = &m->plan->gathers.data[t->plan_at];
+    if ((plan->keep && m->numerics.accumulate > 1) || plan->round) {
+        const char *name = fg_arena_printf(m->arena, "%s.whole", b->name);
+        t->open = fg_add_state(m, name, type, FG_ROLE_GATHERED, bucket, FG_MEM_GATHERED);
+    } else {
+        t->open = fg_add_value(m, b->name, type);
+        fg_value(m, t->open)->mem = FG_MEM_GATHERED;
+    }
     t->serial = ++cx->serial;
     FgNode *node = fg_node_new(&build, FG_OP_gather, &b->shard, 1);
     node->bucket = bucket;
@@ -156,6 +165,31 @@ static void start_tracks(Cx *cx)
     }
 }
 
+/* Levers that carry a copy over the border of a function. */
+static bool check_carried(const FgModule *m, uint32_t index)
+{
+    const FgPlanGather *g = &m->plan->gathers.data[index];
+    bool first = index == 0 || g[-1].bucket != g->bucket;
+    bool only = first && (index + 1 == m->plan->gathers.len || g[1].bucket != g->bucket);
+    uint32_t offload = m->plan->buckets.data[g->bucket].offload;
+    const char *wrong = NULL;
+    if (g->keep && (offload & FG_OFFLOAD_PARAMETERS))
+        wrong = "keeps a bucket over micro-steps whose shard lies in host memory";
+    else if (g->round && offload)
+        wrong = "runs round the period, but states of its bucket lie in host memory";
+    else if (g->keep && !only)
+        wrong = "keeps a bucket over micro-steps that is gathered again";
+    else if (g->round && !first)
+        wrong = "runs round the period before a later use than the first";
+    else if (g->round && m->numerics.clip > 0)
+        wrong = "runs round the period, but with clipping the update comes after the cut";
+    else if (g->round && m->numerics.accumulate > 1 && !g->keep)
+        wrong = "runs round the period, but is not kept over the micro-steps";
+    if (wrong)
+        fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN, "gather %u of the plan %s", index, wrong);
+    return !wrong;
+}
+
 static bool check_plan(const FgModule *m)
 {
     if (!m->plan) {
@@ -175,6 +209,8 @@ static bool check_plan(const FgModule *m)
                 i);
             return false;
         }
+        if (!check_carried(m, i))
+            return false;
         last = g;
     }
     return true;

@@ -1,4 +1,4 @@
-/* Runs a period on four streams and measures it: step time, what communication is exposed, and the
+/* Runs a period on its streams and measures it: step time, what communication is exposed, and the
  * lower bound.
  *
  * Each stream runs its nodes in issue order; a node starts when its stream is free and its waits
@@ -36,6 +36,10 @@ typedef struct Figures {
     double exposed[FG_N_STREAMS];
     uint32_t gathers;
     double gather_bytes, reduce_bytes, token_bytes;
+    double path_end; /* of the longest chain in one function */
+    double longest[FG_N_STREAMS];
+    uint32_t path_node;                  /* where that chain ends */
+    uint32_t longest_node[FG_N_STREAMS]; /* on the engine */
 } Figures;
 
 static const FgNode *node_at(const Body *body, uint32_t position)
@@ -65,7 +69,7 @@ static bool updates(const FgNode *node)
     for (uint32_t i = 0; i < info->n_attrs; i++)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
-    return node->op == FG_OP_adamw || node->op == FG_OP_clip_factor;
+    return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part || node->op == FG_OP_clip_factor;
 }
 
 static double path_step(const FgModule *module, const FgNode *node, double seconds, Ready *ready)
@@ -80,8 +84,7 @@ static double path_step(const FgModule *module, const FgNode *node, double secon
     }
     for (uint32_t i = 0; i < node->n_results && updates(node); i++) {
         uint32_t id = node->results[i];
-        if (id != FG_NO_ID && module->values.data[id].kind == FG_VALUE_STATE &&
-            ready->root[id] > start)
+        if (id != FG_NO_ID && root_of(module, id) == id && ready->root[id] > start)
             start = ready->root[id];
     }
     double end = start + seconds;
@@ -111,6 +114,19 @@ static void count_bytes(Figures *figures, FgOp op, double wire_bytes)
     }
 }
 
+/* The nodes that a bound would name: the longest of each engine, the last of the longest chain. */
+static void note_causes(Figures *figures, const FgNode *node, double seconds, double end)
+{
+    if (seconds > figures->longest[node->stream]) {
+        figures->longest[node->stream] = seconds;
+        figures->longest_node[node->stream] = node->id;
+    }
+    if (end > figures->path_end) {
+        figures->path_end = end;
+        figures->path_node = node->id;
+    }
+}
+
 static void body_init(Body *body, FgArena *scratch, const FgModule *module, const FgFunc *func,
                       const FgMachine *machine, Figures *figures)
 {
@@ -134,6 +150,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         count_bytes(figures, node->op, cost.wire_bytes);
         double end = path_step(module, node, body->seconds[i], &ready);
         figures->path = end > figures->path ? end : figures->path;
+        note_causes(figures, node, body->seconds[i], end);
     }
 }
 
@@ -215,16 +232,26 @@ static double factor(bool beside, double value)
 static void speeds(const FgMachine *machine, const Engines *engines, double *out)
 {
     bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
-         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY];
+         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY],
+         stash = engines->running[FG_STREAM_STASH], fetch = engines->running[FG_STREAM_FETCH];
     out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
                              factor(reduce, machine->compute_beside_reduce) *
-                             factor(copy, machine->compute_beside_reduce);
+                             factor(copy, machine->compute_beside_reduce) *
+                             factor(stash || fetch, machine->compute_beside_host);
     out[FG_STREAM_GATHER] = factor(compute, machine->gather_beside_compute) *
-                            factor(reduce, machine->gather_beside_reduce);
+                            factor(reduce, machine->gather_beside_reduce) *
+                            factor(stash || fetch, machine->link_beside_host);
     out[FG_STREAM_REDUCE] = factor(compute, machine->reduce_beside_compute) *
-                            factor(gather, machine->reduce_beside_gather);
+                            factor(gather, machine->reduce_beside_gather) *
+                            factor(stash || fetch, machine->link_beside_host);
     /* Updates want the device's memory, as reductions do; their own factors are not measured. */
     out[FG_STREAM_COPY] = factor(compute, machine->reduce_beside_compute);
+    out[FG_STREAM_STASH] = factor(compute, machine->host_beside_compute) *
+                           factor(gather || reduce, machine->host_beside_link) *
+                           factor(fetch, machine->stash_beside_fetch);
+    out[FG_STREAM_FETCH] = factor(compute, machine->host_beside_compute) *
+                           factor(gather || reduce, machine->host_beside_link) *
+                           factor(stash, machine->fetch_beside_stash);
 }
 
 /* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
@@ -238,7 +265,9 @@ static uint32_t exposed_stream(const Body *body, const Engines *engines)
         return blocked_by(body, body->queue[FG_STREAM_COMPUTE][head]);
     return engines->running[FG_STREAM_REDUCE]   ? FG_STREAM_REDUCE
            : engines->running[FG_STREAM_GATHER] ? FG_STREAM_GATHER
-                                                : FG_STREAM_COPY;
+           : engines->running[FG_STREAM_COPY]   ? FG_STREAM_COPY
+           : engines->running[FG_STREAM_STASH]  ? FG_STREAM_STASH
+                                                : FG_STREAM_FETCH;
 }
 
 /* Advances to the next end of a node; false when nothing runs. */
@@ -306,11 +335,18 @@ static void add(Figures *sum, const Figures *one, double times)
         sum->busy[s] += times * one->busy[s];
         sum->alone[s] += times * one->alone[s];
         sum->exposed[s] += times * one->exposed[s];
+        if (one->longest[s] > sum->longest[s]) {
+            sum->longest[s] = one->longest[s];
+            sum->longest_node[s] = one->longest_node[s];
+        }
+    }
+    if (one->path_end > sum->path_end) {
+        sum->path_end = one->path_end;
+        sum->path_node = one->path_node;
     }
 }
 
-/* How often a period runs a function. */
-static double repeats(const FgModule *module, const char *name)
+double fg_func_repeats(const FgModule *module, const char *name)
 {
     if (!strcmp(name, "step") || !strcmp(name, "first") || !strcmp(name, "last"))
         return 1.0;
@@ -323,29 +359,33 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
     Figures sum = {0};
     for (uint32_t i = 0; i < sched->funcs.len; i++) {
         const FgFunc *func = &sched->funcs.data[i];
-        double times = repeats(sched, func->name);
+        double times = fg_func_repeats(sched, func->name);
         if (times > 0.0) {
             Figures one = run_body(scratch, sched, func, machine, NULL);
             add(&sum, &one, times);
         }
     }
-    *out = (FgSim){.step_us = sum.length * 1e6,
-                   .bound_us = sum.path * 1e6,
-                   .bound_engine = "dependencies",
-                   .compute_us = sum.alone[FG_STREAM_COMPUTE] * 1e6,
-                   .slowed_us = (sum.busy[FG_STREAM_COMPUTE] - sum.alone[FG_STREAM_COMPUTE]) * 1e6,
-                   .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
-                   .exposed_reduce_us =
-                       (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,
-                   .gathers = sum.gathers,
-                   .gather_bytes = (uint64_t)sum.gather_bytes,
-                   .reduce_bytes = (uint64_t)sum.reduce_bytes,
-                   .token_bytes = (uint64_t)sum.token_bytes};
+    *out = (FgSim){
+        .step_us = sum.length * 1e6,
+        .bound_us = sum.path * 1e6,
+        .bound_engine = "dependencies",
+        .bound_node = sum.path_end > 0.0 ? sum.path_node : FG_NO_ID,
+        .compute_us = sum.alone[FG_STREAM_COMPUTE] * 1e6,
+        .slowed_us = (sum.busy[FG_STREAM_COMPUTE] - sum.alone[FG_STREAM_COMPUTE]) * 1e6,
+        .exposed_gather_us = sum.exposed[FG_STREAM_GATHER] * 1e6,
+        .exposed_reduce_us = (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,
+        .exposed_host_us = (sum.exposed[FG_STREAM_STASH] + sum.exposed[FG_STREAM_FETCH]) * 1e6,
+        .gathers = sum.gathers,
+        .gather_bytes = (uint64_t)sum.gather_bytes,
+        .reduce_bytes = (uint64_t)sum.reduce_bytes,
+        .token_bytes = (uint64_t)sum.token_bytes};
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         out->busy_us[s] = sum.busy[s] * 1e6;
-        if (sum.alone[s] * 1e6 >= out->bound_us) {
+        out->exposed_us[s] = sum.exposed[s] * 1e6;
+        if (sum.alone[s] * 1e6 >= out->bound_us && sum.longest[s] > 0.0) {
             out->bound_us = sum.alone[s] * 1e6;
             out->bound_engine = fg_stream_name((FgStream)s);
+            out->bound_node = sum.longest_node[s];
         }
     }
 }

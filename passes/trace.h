@@ -25,6 +25,9 @@ typedef enum FgTraceKind {
     FG_TRACE_ALL_REDUCE,
     FG_TRACE_CLIP_FACTOR,
     FG_TRACE_ADAMW,
+    FG_TRACE_ADAMW_PART,
+    FG_TRACE_STASH,
+    FG_TRACE_FETCH,
     FG_TRACE_LOSS_ADD
 } FgTraceKind;
 
@@ -32,7 +35,7 @@ typedef enum FgTraceKind {
 typedef struct FgTraceBuffer {
     uint32_t id;
     const char *name; /* NULL: it is nothing (a hole in the ids of a module) */
-    uint64_t at;      /* address; FG_NO_OFFSET: none yet */
+    uint64_t at;      /* address, from FG_HOST_BASE on in host memory; FG_NO_OFFSET: none yet */
     uint64_t bytes, elements;
     uint32_t root;    /* the buffer that owns the memory; itself, or another root */
     uint32_t content; /* the buffer whose contents it names: itself, unless it is a view */
@@ -64,9 +67,10 @@ typedef struct FgTraceNode {
     uint32_t n_operands, n_results;
     const FgTraceAccess *accesses; /* reads before writes */
     uint32_t n_accesses;
-    bool updates; /* reads what its results held */
-    bool pending; /* belongs to the step before: the device skips it where there is none */
-    int comm;     /* 0 none, 1 the gather communicator, 2 the reduce communicator */
+    bool updates;   /* reads what its results held */
+    uint64_t first; /* an update in parts: its first element of the owned slice */
+    bool pending;   /* belongs to the step before: the device skips it where there is none */
+    int comm;       /* 0 none, 1 the gather communicator, 2 the reduce communicator */
 } FgTraceNode;
 
 typedef struct FgTraceParam {
@@ -98,6 +102,7 @@ typedef struct FgTrace {
     bool clips;
     bool emitted; /* read back from a program: no wait may be implied by others, no result unread */
     uint64_t state_bytes, arena_bytes;
+    uint64_t host_state_bytes, host_arena_bytes;
     FG_VEC(FgTraceBuffer) buffers;
     FG_VEC(FgTraceNode) nodes;
     FG_VEC(FgTraceBucket) buckets;

@@ -7,6 +7,10 @@
  * update alone. With accumulation the body is emitted three times: @first overwrites loss and
  * gradient shards, @middle adds, @last adds, takes norms and updates; the runtime runs @middle as
  * often as needed, so the program does not grow with the number of micro-steps.
+ *
+ * A copy of a bucket that is carried over micro-steps is gathered in @first and released in @last.
+ * One that runs round the period is gathered at the end of the step, behind its update, for the
+ * next one, and in @prologue for the first.
  */
 #include "passes/lower.h"
 
@@ -78,6 +82,10 @@ static void cast_masters(Cx *cx)
         if (b->master == FG_NO_ID)
             continue;
         FgBuilder build = bucket_builder(cx, i, FG_PHASE_START);
+        if (fg_bucket_is_offloaded(m, i)) {
+            fg_emit_cast_parts(m, cx->scratch, &build, i);
+            continue;
+        }
         FgNode *node = fg_node_new(&build, FG_OP_cast, &b->master, 1);
         node->bucket = i;
         fg_node_set_word(m, node, "to", fg_dtype_name(b->dtype));
@@ -90,6 +98,10 @@ static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
     FgModule *m = cx->m;
     const FgBucket *b = &m->buckets.data[bucket];
     FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
+    if (fg_bucket_is_offloaded(m, bucket)) {
+        fg_emit_update_parts(m, cx->scratch, &build, bucket, cx->scalars, pending);
+        return;
+    }
     uint32_t operands[] = {b->grad_shard, cx->scalars};
     uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard};
     FgNode *node = fg_node_new(&build, FG_OP_adamw, operands, 2);
@@ -111,6 +123,18 @@ static uint32_t bucket_wanted(const FgModule *m, const FgNode *node)
             return root->index;
     }
     return FG_NO_ID;
+}
+
+/* A gather whose copy is there when the step begins. */
+static bool is_round(const Cx *cx, const FgNode *node)
+{
+    if (node->op != FG_OP_gather || !fg_is_carried(cx->m, node->results[0]))
+        return false;
+    const FgPlan *plan = cx->m->plan;
+    for (uint32_t i = 0; i < plan->gathers.len; i++)
+        if (plan->gathers.data[i].bucket == node->bucket)
+            return plan->gathers.data[i].round;
+    return false;
 }
 
 /* The update of the step before, buckets in the order in which this step gathers them. */
@@ -185,6 +209,7 @@ static uint32_t clone_value(Cx *cx, uint32_t id)
     uint32_t copy = fg_add_value(m, old.name, old.type);
     FgValue *v = fg_value(m, copy);
     v->mem = old.mem;
+    v->host = old.host;
     if (old.root != old.id) {
         v->root = body_value(cx, old.root);
         v->root_offset = old.root_offset;
@@ -222,6 +247,32 @@ static void finish_part(Cx *cx, FgNode *node, const Body *body)
         emit_norm_and_update(cx, bucket);
 }
 
+/* Gathers into the carried copies that run round the period, in order of need. */
+static void emit_round_gathers(Cx *cx)
+{
+    for (uint32_t i = 0; i < cx->base.len; i++) {
+        const FgNode *node = fg_node(cx->m, cx->base.data[i]);
+        if (!is_round(cx, node))
+            continue;
+        uint32_t bucket = node->bucket, shard = node->operands[0], whole = node->results[0];
+        FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
+        FgNode *gather = fg_node_new(&build, FG_OP_gather, &shard, 1);
+        gather->bucket = bucket;
+        fg_node_finish_into(&build, gather, &whole, 1);
+    }
+}
+
+/* Does a node of the base stand in this body? Of a carried copy there is one gather and one
+ * release. */
+static bool stands_in(const Cx *cx, const FgNode *node, const Body *body)
+{
+    if (node->op == FG_OP_gather && fg_is_carried(cx->m, node->results[0]))
+        return body->first && !is_round(cx, node);
+    if (node->op == FG_OP_release && fg_is_carried(cx->m, node->operands[0]))
+        return body->last;
+    return true;
+}
+
 static void emit_body(Cx *cx, const Body *body)
 {
     FgModule *m = cx->m;
@@ -235,6 +286,8 @@ static void emit_body(Cx *cx, const Body *body)
     uint32_t loss = m->loss;
     for (uint32_t i = 0; i < cx->base.len; i++) {
         uint32_t id = cx->base.data[i];
+        if (!stands_in(cx, fg_node(m, id), body))
+            continue;
         if (cx->clone)
             id = clone_node(cx, id);
         else
@@ -246,8 +299,10 @@ static void emit_body(Cx *cx, const Body *body)
             node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db)
             finish_part(cx, node, body);
     }
-    if (body->last)
+    if (body->last) {
         emit_step_end(cx);
+        emit_round_gathers(cx);
+    }
     fg_add_func(m, body->name)->order = cx->order;
 }
 
@@ -289,6 +344,10 @@ FgPassResult fg_pass_update(FgPassCx *pass)
     emit_bodies(&cx);
     if (init.len > 0)
         fg_add_func(m, "init")->order = init;
+    cx.order = (FgIdVec){0};
+    emit_round_gathers(&cx);
+    if (cx.order.len > 0)
+        fg_add_func(m, "prologue")->order = cx.order;
     if (m->numerics.clip > 0) {
         cx.order = (FgIdVec){0};
         emit_pending_updates(&cx);

@@ -53,6 +53,11 @@
     X(isConstQualifiedType)                                                                        \
     X(getTypeDeclaration)                                                                          \
     X(Type_visitFields)                                                                            \
+    X(getPointeeType)                                                                              \
+    X(isVolatileQualifiedType)                                                                     \
+    X(isFunctionTypeVariadic)                                                                      \
+    X(getCursorLinkage)                                                                            \
+    X(Cursor_getMangling)                                                                          \
     X(getResultType)                                                                               \
     X(getExpansionLocation)                                                                        \
     X(Location_isFromMainFile)                                                                     \

@@ -11,6 +11,7 @@ typedef struct Reader {
     FgRbEval *eval;
     const FgRbCall *call;
     const char *at;
+    FgRbEffectVec *out;
     const char *wrong; /* the first thing that went wrong; nothing is read after it */
 } Reader;
 
@@ -275,13 +276,37 @@ static void strided(Reader *reader)
         wrong(reader, "its layout does not walk as many elements as it says");
 }
 
-/* True when the word was a rule: then nothing is to be pushed. */
+/* Reads and writes of a custom function, one a row of its operands. */
+static void operands(Reader *reader)
+{
+    const FgRbTables *tables = reader->eval->tables;
+    expect(reader, '(');
+    uint32_t arg = argument(reader, word(reader));
+    uint64_t first = value_of(reader, arg);
+    expect(reader, ',');
+    uint64_t count = value_of(reader, argument(reader, word(reader)));
+    expect(reader, ')');
+    if (first > tables->operands.len || count > tables->operands.len - first)
+        wrong(reader, "its operands are none of the table");
+    for (uint64_t i = first; !reader->wrong && i < first + count; i++) {
+        const FgRbOperand *row = &tables->operands.data[i];
+        fg_vec_push(reader->eval->arena, reader->out,
+                    ((FgRbEffect){.kind = row->written ? FG_RB_WRITE : FG_RB_READ,
+                                  .arg = arg,
+                                  .at = row->offset,
+                                  .bytes = row->bytes}));
+    }
+}
+
+/* True when the word was a rule, or pushed its effects itself: then nothing is to be pushed. */
 static bool rule(Reader *reader, const char *name)
 {
     if (!strcmp(name, "atmost"))
         atmost(reader);
     else if (!strcmp(name, "strided"))
         strided(reader);
+    else if (!strcmp(name, "operands"))
+        operands(reader);
     else
         return false;
     return true;
@@ -329,7 +354,7 @@ static bool effect(Reader *reader, FgRbEffect *out)
 
 bool fg_rb_effects(FgRbEval *eval, const FgRbCall *call, FgRbEffectVec *out)
 {
-    Reader reader = {.eval = eval, .call = call, .at = call->entry->effects};
+    Reader reader = {.eval = eval, .call = call, .at = call->entry->effects, .out = out};
     out->len = 0;
     while (!reader.wrong && *reader.at) {
         FgRbEffect one;

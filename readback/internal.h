@@ -54,6 +54,16 @@ typedef struct FgRbFunc {
     FgRbCallVec calls; /* runtime calls, those of called functions in their place */
 } FgRbFunc;
 
+/* A function of the user's, as the program declares it: operands, then results. */
+typedef struct FgRbCustomFn {
+    const char *name;
+    uint32_t n_operands;    /* results included; the call itself is not */
+    const uint64_t *dtypes; /* FgRtDtype */
+    const bool *constant;   /* to const: an operand, not a result */
+    const char *caller;     /* the function of the file that hands calls on to it; NULL: none */
+    FgLoc loc;
+} FgRbCustomFn;
+
 typedef struct FgRbSource {
     FgArena *arena;
     FgDiags *diags;
@@ -61,6 +71,7 @@ typedef struct FgRbSource {
     FG_VEC(FgRbEntry *) entries;
     FG_VEC(FgRbTable) tables;
     FG_VEC(FgRbFunc) funcs;
+    FG_VEC(FgRbCustomFn) customs;
     FgRbTable program; /* one row: FgRtProgram */
     FgMap constants;   /* enumerators of the header -> value */
 } FgRbSource;
@@ -72,7 +83,8 @@ bool fg_rb_parse(FgArena *arena, FgDiags *diags, const FgReadbackRequest *reques
 /* Reports an error in the program's text; returns false. */
 bool fg_rb_fail(FgDiags *diags, FgLoc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-const FgRbTable *fg_rb_table(const FgRbSource *source, const char *name); /* or NULL */
+const FgRbTable *fg_rb_table(const FgRbSource *source, const char *name);         /* or NULL */
+const FgRbCustomFn *fg_rb_custom(const FgRbSource *source, const char *function); /* or NULL */
 /* The value of an enumerator of the runtime's header; UINT64_MAX for one that it does not have. */
 uint64_t fg_rb_constant(const FgRbSource *source, const char *name);
 /* The cell of a row by the field's name; an absent cell for a field that the row leaves out. */
@@ -106,17 +118,27 @@ typedef struct FgRbNode {
     const char *name, *op;
 } FgRbNode;
 
+/* A row of the table of operands of custom functions. */
+typedef struct FgRbOperand {
+    uint64_t dtype, offset, elements, bytes;
+    bool written;
+    FgLoc loc;
+} FgRbOperand;
+
 typedef struct FgRbTables {
     uint64_t fingerprint, ranks, accumulate;
     double clip;
     uint64_t state_bytes, arena_bytes, reserved_bytes, memory_bytes;
+    uint64_t host_state_bytes, host_arena_bytes, host_memory_bytes;
     uint64_t n_events;
     FG_VEC(FgRbParam) params;
     FG_VEC(FgRbBucket) buckets;
     FG_VEC(FgRbNode) nodes;
     FG_VEC(FgRbState) states;
+    FG_VEC(const FgRbCustomFn *) customs; /* by row */
+    FG_VEC(FgRbOperand) operands;
     /* As they stand; NULL: not there. */
-    const FgRbTable *param_rows, *input_rows, *dims, *tied, *layouts;
+    const FgRbTable *param_rows, *input_rows, *dims, *tied, *layouts, *operand_rows;
 } FgRbTables;
 
 /* Reads the program's tables and checks that they agree with each other; false after errors. */

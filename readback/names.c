@@ -144,7 +144,7 @@ void fg_rb_names_init(FgRbNames *names, uint64_t *bounds, uint32_t n_bounds)
                                                  .role = state->role,
                                                  .index = state->index,
                                                  .def = FG_NO_ID},
-                                 (FgRbBuffer){.bucket = FG_NO_ID});
+                                 (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID});
         if (state->bytes)
             put(names, id);
     }
@@ -187,7 +187,7 @@ static uint32_t part(FgRbNames *names, uint32_t root, const char *name, uint64_t
                             .state = buffer_at(names, root)->state,
                             .role = buffer_at(names, root)->role,
                             .def = names->node};
-    uint32_t id = keyed(names, buffer, (FgRbBuffer){.bucket = FG_NO_ID});
+    uint32_t id = keyed(names, buffer, (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID});
     names->out->buffers.data[id].content = view ? root : id;
     return id;
 }
@@ -208,6 +208,32 @@ static const char *name_of(FgRbNames *names, uint32_t id)
                                                        buffer_at(names, id)->bytes));
 }
 
+/* States that may travel in parts: those of a bucket, in calls that work on parts. */
+static bool is_copied(const FgRbNames *names, const FgTraceBuffer *buffer)
+{
+    bool parts = names->kind == FG_TRACE_STASH || names->kind == FG_TRACE_FETCH ||
+                 names->kind == FG_TRACE_ADAMW_PART || names->init;
+    return parts && buffer->state &&
+           (buffer->role == FG_ROLE_SHARD || buffer->role == FG_ROLE_MASTER ||
+            buffer->role == FG_ROLE_MOMENT1 || buffer->role == FG_ROLE_MOMENT2 ||
+            buffer->role == FG_ROLE_GRAD_SHARD);
+}
+
+/* A part of such a state; which one, and that parts make a whole, is the checker's business. */
+static uint32_t state_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t bytes)
+{
+    const FgTraceBuffer *state = buffer_at(names, root);
+    uint64_t size = state->elements ? state->bytes / state->elements : 1;
+    if (at < state->at || bytes > state->bytes || at - state->at > state->bytes - bytes ||
+        (at - state->at) % size || bytes % size) {
+        fg_rb_unsafe(names, "%s is no part of %s", range_text(names, at, bytes),
+                     name_of(names, root));
+        return FG_NO_ID;
+    }
+    return part(names, root, fg_arena_printf(names->arena, "a part of %s", state->name), at, bytes,
+                bytes / size, true);
+}
+
 /* A part of one buffer that may be read by itself: a parameter of a gathered bucket, the seed. */
 static uint32_t read_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t bytes)
 {
@@ -217,6 +243,8 @@ static uint32_t read_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t
         if (param)
             return part(names, root, param->name, at, bytes, param->elements, true);
     }
+    if (is_copied(names, buffer))
+        return state_part(names, root, at, bytes);
     if (buffer->state && buffer->role == FG_ROLE_SCALARS && at == buffer->at && bytes == 4)
         return part(names, root, "the seed", at, bytes, 1, true); /* FG_RT_S_SEED */
     fg_rb_unsafe(names, "it reads %s, which is no whole value: it lies in %s",
@@ -233,6 +261,8 @@ uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
         uint32_t slice = state_of(names, FG_ROLE_GRAD_SHARD, names->bucket);
         if (slice != FG_NO_ID && covers(buffer_at(names, slice), effect->at, effect->bytes))
             return slice; /* of the step before, where the update is pending */
+        if (slice != FG_NO_ID && names->kind == FG_TRACE_ADAMW_PART)
+            return state_part(names, slice, effect->at, effect->bytes);
     }
     uint32_t root = one == FG_NO_ID ? FG_NO_ID : buffer_at(names, one)->root;
     if (one == FG_NO_ID || other == FG_NO_ID) {
@@ -256,6 +286,7 @@ uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
     if (found != FG_NO_ID) {
         names->buffers.data[found].reads++;
         names->buffers.data[root].reads++;
+        names->buffers.data[root].ever = true;
     }
     return found;
 }
@@ -289,6 +320,8 @@ static uint32_t write_state(FgRbNames *names, const FgRbEffect *effect, const ch
     held_in(names, effect->at, effect->bytes, &one, &other);
     if (one != FG_NO_ID && one == other && covers(buffer_at(names, one), effect->at, effect->bytes))
         return one;
+    if (one != FG_NO_ID && one == other && is_copied(names, buffer_at(names, one)))
+        return state_part(names, one, effect->at, effect->bytes);
     if (one != FG_NO_ID || other != FG_NO_ID) {
         fg_rb_unsafe(names, "it writes %s at %s, which is not exactly %s", arg,
                      range_text(names, effect->at, effect->bytes),
@@ -309,7 +342,7 @@ static uint32_t write_state(FgRbNames *names, const FgRbEffect *effect, const ch
                                       .state = true,
                                       .role = FG_ROLE_TABLE,
                                       .def = FG_NO_ID},
-                      (FgRbBuffer){.bucket = FG_NO_ID});
+                      (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID});
 }
 
 /* A whole copy of a bucket: what a gather makes, or a flat gradient buffer. */
@@ -332,7 +365,9 @@ static uint32_t write_copy(FgRbNames *names, const FgRbEffect *effect)
         .elements = bucket->elements,
         .root = FG_NO_ID,
         .def = names->node};
-    uint32_t id = keyed(names, buffer, (FgRbBuffer){names->kind, names->bucket, false, 0});
+    uint32_t id =
+        keyed(names, buffer,
+              (FgRbBuffer){.kind = names->kind, .bucket = names->bucket, .home = FG_NO_ID});
     names->buffers.data[id].reads = 0;
     names->buffers.data[id].open = !gathered;
     return id;
@@ -372,7 +407,7 @@ static uint32_t write_workspace(FgRbNames *names, const FgRbEffect *effect)
                             .state = true,
                             .role = FG_ROLE_WORKSPACE,
                             .def = FG_NO_ID};
-    return keyed(names, buffer, (FgRbBuffer){.bucket = FG_NO_ID});
+    return keyed(names, buffer, (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID});
 }
 
 static uint32_t write_value(FgRbNames *names, const FgRbEffect *effect, const char *arg)
@@ -385,7 +420,7 @@ static uint32_t write_value(FgRbNames *names, const FgRbEffect *effect, const ch
                                       .elements = effect->bytes,
                                       .root = FG_NO_ID,
                                       .def = names->node},
-                      (FgRbBuffer){.bucket = FG_NO_ID});
+                      (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID});
 }
 
 /* The reduced slice of the bucket whose gradient buffer the call reduces, or whose rows it adds. */
@@ -412,7 +447,9 @@ uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect)
     else if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_LOOKUP_DW ||
              names->kind == FG_TRACE_VOCAB_DW)
         id = write_reduced(names, effect);
-    else if (effect->at < names->tables->state_bytes)
+    else if (effect->at < names->tables->state_bytes ||
+             (effect->at >= FG_HOST_BASE &&
+              effect->at - FG_HOST_BASE < names->tables->host_state_bytes))
         id = write_state(names, effect, arg);
     else if ((around = open_around(names, effect)) != FG_NO_ID)
         id = write_slice(names, effect, around);
@@ -420,7 +457,9 @@ uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect)
         id = fg_rb_name_read(names, effect);
     else
         id = write_value(names, effect, arg);
-    if (id != FG_NO_ID)
-        put(names, id);
+    if (id != FG_NO_ID) /* a part leaves the state whole */
+        put(names, is_copied(names, buffer_at(names, buffer_at(names, id)->root))
+                       ? buffer_at(names, id)->root
+                       : id);
     return id;
 }

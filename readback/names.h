@@ -16,6 +16,8 @@ typedef struct FgRbBuffer {
     uint32_t bucket;
     bool open;      /* a gradient buffer between its begin and its reduction */
     uint32_t reads; /* of what was written last */
+    bool ever;      /* read, at some time */
+    uint32_t home;  /* the state that it was fetched from, or FG_NO_ID */
 } FgRbBuffer;
 
 typedef struct FgRbNames {
@@ -30,9 +32,9 @@ typedef struct FgRbNames {
     /* the call being named */
     const FgRbCall *call;
     FgTraceKind kind;
-    uint32_t node; /* its id in the trace */
-    uint32_t bucket;
-    const char *func, *from; /* the body; the node's name */
+    uint32_t node;               /* its id in the trace */
+    uint32_t bucket, from_state; /* from_state: what a fetch reads, or FG_NO_ID */
+    const char *func, *from;     /* the body; the node's name */
     bool init;
     bool ok;
 } FgRbNames;

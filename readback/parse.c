@@ -4,8 +4,7 @@
  * calls, and fg_program. Everything else is refused at its place. Calls keep the constants that
  * the compiler sees; a call of another function of the file is replaced by that function's calls.
  */
-#include "readback/clang.h"
-#include "readback/internal.h"
+#include "readback/cursor.h"
 
 #include <string.h>
 
@@ -57,33 +56,18 @@ typedef struct Cx {
     bool has_program_function;
 } Cx;
 
-/* What a visitor of children gathers. */
 typedef struct Children {
-    FG_VEC(CXCursor) list;
-    FgArena *arena;
+    FgCursorVec list;
 } Children;
-
-static enum CXChildVisitResult gather_child(CXCursor cursor, CXCursor parent, CXClientData data)
-{
-    Children *children = data;
-    (void)parent;
-    fg_vec_push(children->arena, &children->list, cursor);
-    return CXChildVisit_Continue;
-}
 
 static Children children_of(Cx *cx, CXCursor cursor)
 {
-    Children children = {.arena = cx->arena};
-    cx->clang.visitChildren(cursor, gather_child, &children);
-    return children;
+    return (Children){fg_cursor_children(&cx->clang, cx->arena, cursor)};
 }
 
 static const char *take(Cx *cx, CXString text)
 {
-    const char *copy = cx->clang.getCString(text);
-    copy = fg_arena_strdup(cx->arena, copy ? copy : "");
-    cx->clang.disposeString(text);
-    return copy;
+    return fg_cursor_take(&cx->clang, cx->arena, text);
 }
 
 static FgLoc place(Cx *cx, CXSourceLocation location)
@@ -112,18 +96,9 @@ static bool refuse(Cx *cx, CXCursor cursor, const char *what)
 
 /* ---- constants ---- */
 
-/* Through casts and parentheses to what is named there. */
 static CXCursor inner(Cx *cx, CXCursor cursor)
 {
-    for (;;) {
-        enum CXCursorKind kind = cx->clang.getCursorKind(cursor);
-        if (kind != CXCursor_UnexposedExpr && kind != CXCursor_ParenExpr)
-            return cursor;
-        Children children = children_of(cx, cursor);
-        if (children.list.len != 1)
-            return cursor;
-        cursor = children.list.data[0];
-    }
+    return fg_cursor_inner(&cx->clang, cx->arena, cursor);
 }
 
 static bool evaluate(Cx *cx, CXCursor cursor, FgRbCell *out)
@@ -204,7 +179,7 @@ static bool read_row(Cx *cx, CXCursor row, const FgStrVec *fields, FgRbCell *cel
     Children values = children_of(cx, row);
     for (uint32_t i = 0; i < values.list.len; i++) {
         if (i >= fields->len || !read_cell(cx, values.list.data[i], &cells[i]) ||
-            cells[i].kind == FG_RB_NAME)
+            (cells[i].kind == FG_RB_NAME && strcmp(fields->data[i], "call")))
             return refuse(cx, values.list.data[i], "a constant for a field is expected");
     }
     return true;
@@ -226,17 +201,13 @@ static bool read_rows(Cx *cx, CXCursor list, FgRbTable *out)
 static bool read_designated(Cx *cx, CXCursor item, FgRbTable *out, FgRbCell *cells)
 {
     Children parts = children_of(cx, item);
-    if (parts.list.len != 2 || cx->clang.getCursorKind(parts.list.data[0]) != CXCursor_MemberRef)
-        return refuse(cx, item, "'.field = value' is expected");
-    const char *field = take(cx, cx->clang.getCursorSpelling(parts.list.data[0]));
-    for (uint32_t i = 0; i < out->fields.len; i++) {
-        if (strcmp(out->fields.data[i], field))
-            continue;
-        if (cells[i].kind != FG_RB_ABSENT)
-            return refuse(cx, item, "this field is given twice");
-        return read_cell(cx, parts.list.data[1], &cells[i]);
-    }
-    return refuse(cx, item, "there is no such field");
+    bool named =
+        parts.list.len == 2 && cx->clang.getCursorKind(parts.list.data[0]) == CXCursor_MemberRef;
+    const char *field = named ? take(cx, cx->clang.getCursorSpelling(parts.list.data[0])) : "";
+    for (uint32_t i = 0; named && i < out->fields.len; i++)
+        if (!strcmp(out->fields.data[i], field) && cells[i].kind == FG_RB_ABSENT)
+            return read_cell(cx, parts.list.data[1], &cells[i]);
+    return refuse(cx, item, "'.field = value' is expected, each field once");
 }
 
 static bool read_program(Cx *cx, CXCursor list, FgRbTable *out)
@@ -410,8 +381,13 @@ static bool read_function(Cx *cx, CXCursor cursor)
 {
     const char *name = take(cx, cx->clang.getCursorSpelling(cursor));
     Children parts = children_of(cx, cursor);
-    if (!cx->clang.isCursorDefinition(cursor))
-        return refuse(cx, cursor, "a declaration; a program defines all that it declares");
+    FgRbCustomCx custom = {&cx->clang, cx->out, place_of(cx, cursor)};
+    bool defined = cx->clang.isCursorDefinition(cursor);
+    if (!defined || fg_rb_custom_is_caller(&custom, cursor)) {
+        const char *wrong =
+            defined ? fg_rb_custom_caller(&custom, cursor) : fg_rb_custom_declare(&custom, cursor);
+        return !wrong || refuse(cx, cursor, wrong);
+    }
     if (!strcmp(name, "fg_program"))
         return read_program_function(cx, cursor, &parts);
     CXCursor body = cursor, context = cursor;

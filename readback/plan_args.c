@@ -76,13 +76,27 @@ static bool value_of(const Cx *cx, const char *word, uint32_t *out)
     return true;
 }
 
+static int64_t index_in(const FgType *type, int64_t k)
+{
+    return k < 0 ? k + (int64_t)type->rank : k;
+}
+
+static uint64_t dim_at(Cx *cx, const FgType *type, int64_t k)
+{
+    k = index_in(type, k);
+    if (k >= 0 && k < (int64_t)type->rank)
+        return (uint64_t)type->dims[k];
+    wrong(cx, "its plan lacks an operand, or a dim of one");
+    return 0;
+}
+
 static const FgType *type_of(Cx *cx, const char *word)
 {
     static const FgType none;
     uint32_t value;
     if (value_of(cx, word, &value) && value != FG_NO_ID)
         return cx->plan->values.data[value].type;
-    wrong(cx, "it lacks an operand that the plan has");
+    (void)dim_at(cx, &none, 0); /* an operand that the plan lacks has no dims */
     return &none;
 }
 
@@ -109,20 +123,6 @@ static int64_t attr_int(const Cx *cx, const char *name)
     for (uint32_t i = 0; i < cx->info->n_attrs; i++)
         if (!strcmp(cx->info->attrs[i].name, name))
             return cx->node->attrs[i].i;
-    return 0;
-}
-
-static int64_t index_in(const FgType *type, int64_t k)
-{
-    return k < 0 ? k + (int64_t)type->rank : k;
-}
-
-static uint64_t dim_at(Cx *cx, const FgType *type, int64_t k)
-{
-    k = index_in(type, k);
-    if (k >= 0 && k < (int64_t)type->rank)
-        return (uint64_t)type->dims[k];
-    wrong(cx, "its plan names a dim that is not there");
     return 0;
 }
 
@@ -246,8 +246,8 @@ static void want_layout(Cx *cx, const char *kind)
         strides[0] = repeated(cx, x, x);
         strides[1] = summed(cx, x, fg_node_attr(cx->node, "axes"));
         want_walk(cx, cell->u, x, strides, 2);
-    } else {
-        wrong(cx, "its layout is of a kind that is not known here");
+    } else { /* a kind that is not known here has no layout that would do */
+        want_walk(cx, FG_RB_NONE, x, strides, 0);
     }
 }
 
@@ -264,6 +264,37 @@ static uint64_t choice(const char *choices, const char *word)
     return UINT64_MAX;
 }
 
+/* The row of the custom function of that name. */
+static void want_custom(Cx *cx, const char *function)
+{
+    uint64_t row = next_arg(cx)->u;
+    if (row >= cx->tables->customs.len || strcmp(cx->tables->customs.data[row]->name, function))
+        wrong(cx, fg_arena_printf(cx->arena, "it calls another function than %s", function));
+}
+
+/* Rows of the table of operands: each is a value of the plan, with its place, dtype and shape. */
+static void want_operands(Cx *cx)
+{
+    uint32_t n = cx->node->n_operands, all = n + cx->node->n_results;
+    uint64_t first = next_arg(cx)->u;
+    want_whole(cx, all);
+    for (uint32_t i = 0; !cx->wrong && i < all; i++) {
+        uint32_t value = i < n ? cx->node->operands[i] : cx->node->results[i - n];
+        const FgType *type = cx->plan->values.data[value].type;
+        const FgRbOperand *row = &cx->tables->operands.data[first + i];
+        uint64_t rank = fg_rb_cell(cx->tables->operand_rows, (uint32_t)first + i, "rank")->u;
+        uint64_t at = fg_rb_cell(cx->tables->operand_rows, (uint32_t)first + i, "dims_first")->u;
+        bool same = row->offset == address_of(cx->plan, value) &&
+                    row->dtype == (uint64_t)type->dtype && row->written == (i >= n) &&
+                    rank == type->rank;
+        for (uint32_t d = 0; same && d < type->rank; d++)
+            same = cx->tables->dims->cells[at + d].u == (uint64_t)type->dims[d];
+        if (!same)
+            wrong(cx, fg_arena_printf(cx->arena,
+                                      "operand %u is another value, or has another shape", i));
+    }
+}
+
 static bool attribute(Cx *cx, const char *word)
 {
     for (uint32_t i = 0; i < cx->info->n_attrs; i++) {
@@ -272,6 +303,8 @@ static bool attribute(Cx *cx, const char *word)
             continue;
         if (spec->kind == FG_ATTR_FLOAT)
             want_real(cx, cx->node->attrs[i].f);
+        else if (spec->kind == FG_ATTR_TEXT)
+            want_custom(cx, cx->node->attrs[i].word);
         else if (spec->kind == FG_ATTR_WORD)
             want_whole(cx, choice(spec->choices, cx->node->attrs[i].word));
         else
@@ -302,9 +335,7 @@ static uint64_t size_of(Cx *cx, const char *function, const FgType *type)
         return product(type, 0, axis);
     if (!strcmp(function, "inner"))
         return product(type, axis + 1, rank);
-    wrong(cx,
-          fg_arena_printf(cx->arena, "its plan says %s(...), which is not known here", function));
-    return 0;
+    return FG_RB_NONE; /* no call has this where a size belongs */
 }
 
 /* "dim(i0,-1)", "ratio(o0,i0)", "layout(reduce)" ... */
@@ -360,6 +391,8 @@ static void one(Cx *cx, const char *word)
         want_whole(cx, address_of(cx->plan, value));
     else if (attribute(cx, word))
         return;
+    else if (!strcmp(word, "operands"))
+        want_operands(cx);
     else if (!strcmp(word, "ws"))
         workspace(cx);
     else if (!strcmp(word, "bucket"))

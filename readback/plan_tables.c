@@ -57,7 +57,8 @@ static void compare_settings(Cx *cx)
         DIFFER(cx, "its fingerprint is %016llx, the plan's %016llx",
                (unsigned long long)t->fingerprint, (unsigned long long)fingerprint);
     if (t->ranks != plan->ranks || t->state_bytes != plan->state_bytes ||
-        t->arena_bytes != plan->arena_bytes ||
+        t->arena_bytes != plan->arena_bytes || t->host_state_bytes != plan->host_state_bytes ||
+        t->host_arena_bytes != plan->host_arena_bytes ||
         t->accumulate != (uint64_t)plan->numerics.accumulate || t->clip != plan->numerics.clip)
         DIFFER(cx, "ranks, micro-steps, clipping or sizes are not the plan's");
     if (t->params.len != plan->params.len || t->buckets.len != plan->buckets.len ||

@@ -84,7 +84,7 @@ static void read_settings(Cx *cx)
     FgRbTables *out = cx->out;
     const FgRbTable *program = &cx->source->program;
     const FgRbCell *clip = fg_rb_cell(program, 0, "clip");
-    if (setting(cx, "abi") != 2)
+    if (setting(cx, "abi") != 3)
         FAIL(cx, program->loc, "the program is written for another runtime interface");
     out->fingerprint = setting(cx, "fingerprint");
     out->ranks = setting(cx, "ranks");
@@ -94,6 +94,9 @@ static void read_settings(Cx *cx)
     out->arena_bytes = setting(cx, "arena_bytes");
     out->reserved_bytes = setting(cx, "reserved_bytes");
     out->memory_bytes = setting(cx, "memory_bytes");
+    out->host_state_bytes = setting(cx, "host_state_bytes");
+    out->host_arena_bytes = setting(cx, "host_arena_bytes");
+    out->host_memory_bytes = setting(cx, "host_memory_bytes");
     out->n_events = setting(cx, "n_events");
     if (out->ranks == 0 || out->ranks > UINT32_MAX || out->accumulate == 0 ||
         out->accumulate > INT64_MAX)
@@ -108,6 +111,15 @@ static void read_settings(Cx *cx)
              fg_bytes_text(cx->arena, out->state_bytes), fg_bytes_text(cx->arena, out->arena_bytes),
              fg_bytes_text(cx->arena, out->reserved_bytes),
              fg_bytes_text(cx->arena, out->memory_bytes));
+    if (out->memory_bytes > FG_HOST_BASE || out->host_memory_bytes > FG_HOST_BASE ||
+        out->host_state_bytes > out->host_memory_bytes ||
+        out->host_arena_bytes > out->host_memory_bytes - out->host_state_bytes)
+        FAIL(cx, fg_rb_cell(program, 0, "host_memory_bytes")->loc,
+             "states (%s) and what else lies in host memory (%s) exceed the host memory offered "
+             "(%s)",
+             fg_bytes_text(cx->arena, out->host_state_bytes),
+             fg_bytes_text(cx->arena, out->host_arena_bytes),
+             fg_bytes_text(cx->arena, out->host_memory_bytes));
 }
 
 static void read_ledger(Cx *cx)
@@ -175,10 +187,13 @@ static void add_state(Cx *cx, FgLoc loc, const char *name, FgRole role, uint32_t
                       uint64_t bytes, uint64_t elements)
 {
     FgRbState state = {name, role, index, at, bytes, elements};
-    uint64_t end = cx->out->state_bytes;
+    bool may = role == FG_ROLE_SHARD || role == FG_ROLE_MASTER || role == FG_ROLE_MOMENT1 ||
+               role == FG_ROLE_MOMENT2; /* lie in host memory */
+    uint64_t begin = may && at >= FG_HOST_BASE ? FG_HOST_BASE : 0;
+    uint64_t end = begin ? cx->out->host_state_bytes : cx->out->state_bytes;
     if (role == FG_ROLE_GRAD_SHARD && at >= end)
         end += cx->out->arena_bytes;
-    if (!inside(at, bytes, end))
+    if (!inside(at - begin, bytes, end))
         FAIL(cx, loc, "%s lies at %llu..%llu, outside the memory of states", name,
              (unsigned long long)at, (unsigned long long)(at + bytes));
     if (at % 16)
@@ -199,7 +214,7 @@ static void check_states(Cx *cx)
     FgRbState *fixed = FG_NEW_ARRAY(cx->arena, FgRbState, out->states.len + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < out->states.len; i++)
-        if (out->states.data[i].at < out->state_bytes)
+        if (out->states.data[i].at < out->state_bytes || out->states.data[i].at >= FG_HOST_BASE)
             fixed[n++] = out->states.data[i];
     qsort(fixed, n, sizeof *fixed, by_place);
     for (uint32_t i = 1; i < n; i++)
@@ -318,6 +333,60 @@ static void read_buckets(Cx *cx)
                  cx->out->params.data[i].name);
 }
 
+/* ---- custom functions ---- */
+
+/* Rows that name a declared function and what hands calls on to it; each once. */
+static void read_customs(Cx *cx)
+{
+    const FgRbTable *table = table_of(cx, "customs", "FgRtCustom", "n_customs");
+    for (uint32_t i = 0; table && i < table->n_rows; i++) {
+        const FgRbCustomFn *function = fg_rb_custom(cx->source, text(cx, table, i, "name"));
+        const FgRbCell *call = fg_rb_cell(table, i, "call");
+        uint64_t inputs = whole(cx, table, i, "n_inputs"), all = 0;
+        if (!function || call->kind != FG_RB_NAME || !function->caller ||
+            strcmp(call->text, function->caller)) {
+            FAIL(cx, row_place(table, i), "it names no user's function, or another one's call");
+            continue;
+        }
+        if (__builtin_add_overflow(inputs, whole(cx, table, i, "n_outputs"), &all) ||
+            all != function->n_operands)
+            FAIL(cx, row_place(table, i), "%s takes %u operands and results, not %llu",
+                 function->name, function->n_operands, (unsigned long long)all);
+        for (uint64_t k = 0; cx->ok && k < function->n_operands; k++)
+            if (function->constant[k] != (k < inputs))
+                FAIL(cx, row_place(table, i), "operands of %s are const, its results are not",
+                     function->name);
+        for (uint32_t k = 0; k < cx->out->customs.len; k++)
+            if (cx->out->customs.data[k] == function)
+                FAIL(cx, row_place(table, i), "a second row for %s", function->name);
+        fg_vec_push(cx->arena, &cx->out->customs, function);
+    }
+    for (uint32_t i = 0; cx->ok && i < cx->source->customs.len; i++)
+        if (cx->out->customs.len != cx->source->customs.len)
+            FAIL(cx, cx->source->customs.data[i].loc, "a declared function is in no table");
+}
+
+static void read_operands(Cx *cx, const FgRbTable *dims)
+{
+    const FgRbTable *table = table_of(cx, "operands", "FgRtOperand", "n_operands");
+    cx->out->operand_rows = table;
+    for (uint32_t i = 0; table && i < table->n_rows; i++) {
+        FgRbOperand row = {.dtype = whole(cx, table, i, "dtype"),
+                           .offset = whole(cx, table, i, "offset"),
+                           .elements = whole(cx, table, i, "elements"),
+                           .written = whole(cx, table, i, "written") != 0,
+                           .loc = row_place(table, i)};
+        uint64_t size = fg_rb_dtype_bytes(row.dtype);
+        check_shape(cx, table, i, dims);
+        if (whole(cx, table, i, "written") > 1)
+            FAIL(cx, row.loc, "an operand is written (1) or read (0)");
+        if (!size || __builtin_mul_overflow(row.elements, size, &row.bytes) ||
+            row.offset > UINT64_MAX - row.bytes)
+            FAIL(cx, row.loc, "an operand of no dtype, or too large");
+        fg_vec_push(cx->arena, &cx->out->operands, row);
+    }
+}
+
 /* ---- inputs and accumulators ---- */
 
 static void read_inputs(Cx *cx, const FgRbTable *dims)
@@ -371,6 +440,8 @@ bool fg_rb_tables(const FgRbSource *source, FgRbTables *out)
     if (cx.ok)
         read_buckets(&cx);
     read_inputs(&cx, dims);
+    read_customs(&cx);
+    read_operands(&cx, dims);
     read_accumulators(&cx);
     check_states(&cx);
     return cx.ok;

@@ -117,7 +117,10 @@ static bool is_range(FgRbEffectKind kind)
 /* Every access lies inside the memory. */
 static void check_range(Cx *cx, const FgRbCall *call, const FgRbEffect *effect)
 {
-    uint64_t end = cx->tables->state_bytes + cx->tables->arena_bytes;
+    const FgRbTables *tables = cx->tables;
+    bool host = effect->at >= FG_HOST_BASE;
+    uint64_t end = host ? FG_HOST_BASE + tables->host_state_bytes + tables->host_arena_bytes
+                        : tables->state_bytes + tables->arena_bytes;
     const char *arg = call->entry->params.data[effect->arg];
     if (effect->at > end || effect->bytes > end - effect->at)
         FAIL(cx, call->loc, "fg_rt_%s: %s at %llu..%llu leaves the memory of %llu bytes",
@@ -211,13 +214,23 @@ static FgTraceKind kind_of(const char *entry)
     static const struct {
         const char *entry;
         FgTraceKind kind;
-    } kinds[] = {{"gather", FG_TRACE_GATHER},           {"release", FG_TRACE_RELEASE},
-                 {"grad_buffer", FG_TRACE_GRAD_BUFFER}, {"reduce_scatter", FG_TRACE_REDUCE_SCATTER},
-                 {"exchange", FG_TRACE_EXCHANGE},       {"lookup_dw", FG_TRACE_LOOKUP_DW},
-                 {"collect", FG_TRACE_COLLECT},         {"return_rows", FG_TRACE_RETURN_ROWS},
-                 {"vocab_dw", FG_TRACE_VOCAB_DW},       {"vocab_db", FG_TRACE_VOCAB_DW},
-                 {"norm_add", FG_TRACE_NORM_ADD},       {"all_reduce", FG_TRACE_ALL_REDUCE},
-                 {"clip_factor", FG_TRACE_CLIP_FACTOR}, {"adamw", FG_TRACE_ADAMW},
+    } kinds[] = {{"gather", FG_TRACE_GATHER},
+                 {"release", FG_TRACE_RELEASE},
+                 {"grad_buffer", FG_TRACE_GRAD_BUFFER},
+                 {"reduce_scatter", FG_TRACE_REDUCE_SCATTER},
+                 {"exchange", FG_TRACE_EXCHANGE},
+                 {"lookup_dw", FG_TRACE_LOOKUP_DW},
+                 {"collect", FG_TRACE_COLLECT},
+                 {"return_rows", FG_TRACE_RETURN_ROWS},
+                 {"vocab_dw", FG_TRACE_VOCAB_DW},
+                 {"vocab_db", FG_TRACE_VOCAB_DW},
+                 {"norm_add", FG_TRACE_NORM_ADD},
+                 {"all_reduce", FG_TRACE_ALL_REDUCE},
+                 {"clip_factor", FG_TRACE_CLIP_FACTOR},
+                 {"adamw", FG_TRACE_ADAMW},
+                 {"adamw_part", FG_TRACE_ADAMW_PART},
+                 {"stash", FG_TRACE_STASH},
+                 {"fetch", FG_TRACE_FETCH},
                  {"loss_add", FG_TRACE_LOSS_ADD}};
     for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].entry, entry))
@@ -257,8 +270,10 @@ static void find_bucket(Cx *cx, uint32_t read)
     FgRbNames *names = &cx->names;
     const FgTraceBuffer *buffer = &cx->out->buffers.data[read];
     if (names->kind == FG_TRACE_GATHER) {
-        if (buffer->state && buffer->role == FG_ROLE_SHARD)
-            names->bucket = buffer->index;
+        uint32_t home = names->buffers.data[read].home; /* that it was fetched from */
+        const FgTraceBuffer *shard = home == FG_NO_ID ? buffer : &cx->out->buffers.data[home];
+        if (shard->state && shard->role == FG_ROLE_SHARD)
+            names->bucket = shard->index;
         else
             fg_rb_unsafe(names, "it gathers %s, which is no bucket's shard", buffer->name);
     }
@@ -269,6 +284,8 @@ static void find_bucket(Cx *cx, uint32_t read)
             fg_rb_unsafe(names, "it reduces %s, which is no gradient buffer", buffer->name);
         names->buffers.data[read].open = false;
     }
+    if (names->kind == FG_TRACE_FETCH)
+        names->from_state = buffer->state ? buffer->root : FG_NO_ID;
 }
 
 static void name_reads(Cx *cx, const FgRbEffectVec *effects, Lists *lists)
@@ -361,6 +378,10 @@ static void check_args(Cx *cx, const FgRbCall *call)
     uint64_t elements = tables->buckets.data[bucket].elements;
     uint64_t want =
         kind_of(call->entry->name) == FG_TRACE_GRAD_BUFFER ? elements : elements / tables->ranks;
+    uint64_t first = fg_rb_arg(call, "first", 0);
+    if (kind_of(call->entry->name) == FG_TRACE_ADAMW_PART && first < want &&
+        fg_rb_arg(call, "elements", want) <= want - first)
+        want = fg_rb_arg(call, "elements", want); /* the checker sees that parts make the whole */
     if (fg_rb_arg(call, "elements", want) != want)
         FAIL(cx, call->loc, "it works on %llu elements of bucket %s instead of %llu",
              (unsigned long long)fg_rb_arg(call, "elements", want),
@@ -392,8 +413,34 @@ static void check_clip(Cx *cx, const FgRbCall *call, FgTraceKind kind)
     uint64_t set = fg_rb_arg(call, "set", 0);
     if (kind == FG_TRACE_CLIP_FACTOR && clip >= 0 && call->args[clip].f != cx->tables->clip)
         FAIL(cx, call->loc, "it clips to another limit than the program states");
-    if (kind == FG_TRACE_ADAMW && set > 1)
+    if ((kind == FG_TRACE_ADAMW || kind == FG_TRACE_ADAMW_PART) && set > 1)
         FAIL(cx, call->loc, "there is no set %llu of scalars", (unsigned long long)set);
+}
+
+/* The function takes what the rows of its operands hold: as many, of its types, operands before
+ * results. */
+static void check_custom(Cx *cx, const FgRbCall *call)
+{
+    const FgRbTables *tables = cx->tables;
+    uint64_t function = fg_rb_arg(call, "function", 0), first = fg_rb_arg(call, "first", 0);
+    if (strcmp(call->entry->name, "custom"))
+        return;
+    if (function >= tables->customs.len) {
+        FAIL(cx, call->loc, "there is no custom function %llu", (unsigned long long)function);
+        return;
+    }
+    const FgRbCustomFn *to = tables->customs.data[function];
+    if (fg_rb_arg(call, "count", 0) != to->n_operands) {
+        FAIL(cx, call->loc, "%s takes %u operands and results, not %llu", to->name, to->n_operands,
+             (unsigned long long)fg_rb_arg(call, "count", 0));
+        return;
+    }
+    for (uint32_t i = 0; i < to->n_operands; i++) {
+        const FgRbOperand *row = &tables->operands.data[first + i];
+        if (row->dtype != to->dtypes[i] || row->written == to->constant[i])
+            FAIL(cx, row->loc, "operand %u of %s has another element type, or another direction", i,
+                 to->name);
+    }
 }
 
 static void work(Cx *cx, const Body *body, uint32_t index)
@@ -409,6 +456,7 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     check_args(cx, call);
     check_clip(cx, call, names->kind);
     check_lookup(cx, call, names->kind);
+    check_custom(cx, call);
     if (!cx->ok)
         return;
     const FgRbNode *origin = &cx->tables->nodes.data[fg_rb_arg(call, "node", 0)];
@@ -422,7 +470,9 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     if (!cx->ok)
         return;
     allow_inplace(effects, &lists);
-    if (names->kind == FG_TRACE_ADAMW)
+    if (names->kind == FG_TRACE_FETCH)
+        names->buffers.data[lists.results.data[0]].home = names->from_state;
+    if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART)
         order_update(cx, call, &lists);
     FgTraceNode node = {.id = names->node,
                         .kind = names->kind,
@@ -441,6 +491,8 @@ static void work(Cx *cx, const Body *body, uint32_t index)
                         .accesses = lists.accesses.data,
                         .n_accesses = lists.accesses.len,
                         .updates = lists.updates,
+                        .first =
+                            names->kind == FG_TRACE_ADAMW_PART ? fg_rb_arg(call, "first", 0) : 0,
                         .pending = fg_rb_arg(call, "set", 0) == 1,
                         .comm = lists.comm};
     cx->pending[stream] = (FgIdVec){0};
@@ -480,7 +532,9 @@ static void read_body(Cx *cx, const Body *body)
 
 /* ---- what nothing reads ---- */
 
-/* A call that writes values, none of which is ever read, is no part of a step. */
+/* A call that writes values, none of which is ever read, is no part of a step. The copy that a
+ * gather leaves for the next step is read where the text is behind already; that each is released,
+ * and read before, is asked at its release. */
 static void check_unread(Cx *cx)
 {
     for (uint32_t i = 0; i < cx->out->nodes.len; i++) {
@@ -491,7 +545,8 @@ static void check_unread(Cx *cx)
             if (id == FG_NO_ID || cx->out->buffers.data[id].root != id)
                 continue; /* a gradient: its reduction is the checker's business */
             values += !cx->out->buffers.data[id].state;
-            reads += cx->names.buffers.data[id].reads;
+            const FgRbBuffer *side = &cx->names.buffers.data[id];
+            reads += side->kind == FG_TRACE_GATHER ? side->ever : side->reads;
         }
         if (values && values == node->n_results && !reads) {
             fg_diag(cx->source->diags, node->loc, FG_D_NOT_PROVED,
@@ -553,7 +608,9 @@ bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tab
                      .clips = tables->clip > 0,
                      .emitted = true,
                      .state_bytes = tables->state_bytes,
-                     .arena_bytes = tables->arena_bytes};
+                     .arena_bytes = tables->arena_bytes,
+                     .host_state_bytes = tables->host_state_bytes,
+                     .host_arena_bytes = tables->host_arena_bytes};
     cx.eval = (FgRbEval){.arena = arena, .diags = source->diags, .tables = tables, .rank = rank};
     cx.names = (FgRbNames){
         .arena = arena, .source = source, .tables = tables, .out = out, .from = "", .ok = true};

@@ -15,14 +15,15 @@
 #include <stdint.h>
 
 #include "runtime/fg_rt.h"
+#include "runtime/launch/fault.h"
 #include "runtime/launch/world.h"
 
 typedef struct FgRtGroup FgRtGroup;
 
 typedef struct FgRtOptions {
-    int checked;         /* verify order, effects and initialisation of every access (host) */
-    uint64_t fail_after; /* fault injection: the n-th call of rank fail_rank fails; 0: none */
-    uint32_t fail_rank;
+    int checked;            /* verify order, effects and initialisation of every access (host) */
+    int poison;             /* fill what is released, and the arena at start, with NaN */
+    FgFault *fault;         /* one that a test asks for, or NULL; outlives the group */
     int profile;            /* add up the time of every node */
     int no_graph;           /* launch every call by itself (cuda) */
     int builtin_attention;  /* never the library's (cuda) */

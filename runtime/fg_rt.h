@@ -4,16 +4,22 @@
  * schedule order. It exports fg_program(). Two runtimes implement the calls: runtime/host (ranks
  * are threads) and runtime/cuda.
  *
- * Buffers are byte offsets into the rank's one allocation. Errors are sticky: after a failed call
- * the rank's further calls do nothing, its peers are told, and fg_rt_status says what failed where.
+ * Buffers are byte offsets into the rank's one allocation, or its host memory. Errors are sticky:
+ * after a failed call the rank's further calls do nothing, its peers are told, and fg_rt_status
+ * says what failed where.
  */
 #ifndef FG_RT_H
 #define FG_RT_H
 
 #include <stdint.h>
 
-#define FG_RT_ABI 2
+#include "fg_custom.h"
+
+#define FG_RT_ABI 3
 #define FG_RT_NONE UINT64_MAX /* an operand that is not there */
+/* Offsets from here on lie in the rank's host memory, a second allocation: pinned where there is a
+ * device. stash and fetch alone touch it. */
+#define FG_RT_HOST ((uint64_t)1 << 62)
 
 /* What a call reads and writes, on which communicator; grammar in docs/runtime.md. */
 #if defined(__clang__)
@@ -24,7 +30,15 @@
 
 typedef struct FgRtCx FgRtCx; /* one rank of a running program */
 
-typedef enum FgRtStream { FG_COMPUTE, FG_GATHER, FG_REDUCE, FG_COPY, FG_RT_N_STREAMS } FgRtStream;
+typedef enum FgRtStream {
+    FG_COMPUTE,
+    FG_GATHER,
+    FG_REDUCE,
+    FG_COPY,
+    FG_STASH, /* device to host */
+    FG_FETCH, /* host to device */
+    FG_RT_N_STREAMS
+} FgRtStream;
 typedef enum FgRtDtype {
     FG_RT_F32,
     FG_RT_BF16,
@@ -95,8 +109,9 @@ typedef struct FgRtBucket {
     FgRtDtype dtype;
     int trainable;
     uint64_t elements; /* padded; a rank owns elements / ranks from rank * (elements / ranks) */
-    uint32_t params_first, n_params;          /* into FgRtProgram.bucket_params, by offset */
-    uint64_t shard, master, moment1, moment2; /* offsets; master FG_RT_NONE when the shard is f32 */
+    uint32_t params_first, n_params; /* into FgRtProgram.bucket_params, by offset */
+    /* Offsets, from FG_RT_HOST on in host memory; master FG_RT_NONE when the shard is f32. */
+    uint64_t shard, master, moment1, moment2;
     /* Offset (or FG_RT_NONE) and bytes of the reduced gradient slice. With clipping it holds the
      * pending update's gradient from one step to the next; otherwise its memory is free between
      * steps. */
@@ -124,6 +139,13 @@ typedef struct FgRtLedgerRow {
     uint64_t bytes;
 } FgRtLedgerRow;
 
+/* A function of the user's: `call` hands it its operands. */
+typedef struct FgRtCustom {
+    const char *name;
+    FgCustomFn *call;
+    uint32_t n_inputs, n_outputs;
+} FgRtCustom;
+
 typedef void FgRtBody(FgRtCx *cx);
 
 typedef struct FgRtProgram {
@@ -135,6 +157,8 @@ typedef struct FgRtProgram {
     int loss_is_token_mean; /* the seed is 1 / valid labels; otherwise 1 / (ranks * accumulate) */
     int64_t ignore_index;
     uint64_t state_bytes, arena_bytes, reserved_bytes, memory_bytes;
+    /* Of host memory: states, what lives and dies above them, and what a rank was offered. */
+    uint64_t host_state_bytes, host_arena_bytes, host_memory_bytes;
     uint64_t scalars, loss,
         norm; /* offsets of the state buffers; norm FG_RT_NONE without trainable parameters */
     double predicted_step_us;
@@ -144,7 +168,7 @@ typedef struct FgRtProgram {
     const FgRtNode *nodes;
     const FgRtLedgerRow *ledger; /* at the peak */
     const uint32_t *bucket_params;
-    const int64_t *dims;    /* shapes of parameters and inputs */
+    const int64_t *dims;    /* shapes of parameters, inputs, operands of custom functions */
     const int64_t *layouts; /* of strided calls: see fg_rt_calls.def */
     const char *const *tied;
     uint32_t n_params, n_buckets, n_inputs, n_nodes, n_ledger, n_layouts, n_events;
@@ -153,6 +177,10 @@ typedef struct FgRtProgram {
     FgRtBody *first, *middle, *last; /* accumulate > 1: first, (accumulate - 2) times middle, last;
                                         otherwise `first` alone */
     FgRtBody *flush;                 /* the pending update; NULL without clipping */
+    /* Read by fg_rt_custom alone: programs that do not call it need not have them. */
+    const FgRtCustom *customs;
+    const FgRtOperand *operands; /* of all calls of custom functions */
+    uint32_t n_customs, n_operands;
 } FgRtProgram;
 
 /* What the emitted file defines. */

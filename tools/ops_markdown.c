@@ -54,6 +54,9 @@ static void put_default(FgBuf *out, const FgAttrSpec *spec)
     case FG_ATTR_INTS:
         fg_buf_printf(out, " = []");
         return;
+    case FG_ATTR_TEXT:
+        fg_buf_printf(out, " = \"\"");
+        return;
     case FG_ATTR_WORD:
         fg_buf_printf(out, " = %.*s", (int)strcspn(spec->choices, " "), spec->choices);
         return;
@@ -62,11 +65,10 @@ static void put_default(FgBuf *out, const FgAttrSpec *spec)
 
 static void put_attr(FgBuf *out, const FgAttrSpec *spec)
 {
-    static const char *const kinds[] = {[FG_ATTR_INT] = "integer",
-                                        [FG_ATTR_FLOAT] = "number",
-                                        [FG_ATTR_BOOL] = "truth value",
-                                        [FG_ATTR_INTS] = "list of integers",
-                                        [FG_ATTR_WORD] = "word"};
+    static const char *const kinds[] = {
+        [FG_ATTR_INT] = "integer",      [FG_ATTR_FLOAT] = "number",
+        [FG_ATTR_BOOL] = "truth value", [FG_ATTR_INTS] = "list of integers",
+        [FG_ATTR_WORD] = "word",        [FG_ATTR_TEXT] = "text"};
     fg_buf_printf(out, "  - `%s", spec->name);
     if (!spec->required && !spec->optional)
         put_default(out, spec);

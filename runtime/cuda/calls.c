@@ -1,7 +1,7 @@
 /* Every call of the ABI, by one wrapper: sticky status, fault injection, timing, then the launch.
  *
- * In a rehearsal only calls that make plans of their own are let through: products and attention.
- */
+ * In a rehearsal only calls that make plans of their own are let through: products, attention, and
+ * functions of the user, who may. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +78,7 @@ double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls)
 /* ---- calls ---- */
 
 typedef struct Call {
-    const char *name;
+    const char *name, *effects;
     cudaStream_t stream;
     bool timed;
 } Call;
@@ -87,21 +87,22 @@ static bool plans(const char *name)
 {
     return strncmp(name, "linear", 6) == 0 || strncmp(name, "attention", 9) == 0 ||
            strcmp(name, "matmul") == 0 || strcmp(name, "vocab_dx") == 0 ||
-           strcmp(name, "vocab_dw") == 0;
+           strcmp(name, "vocab_dw") == 0 || strcmp(name, "custom") == 0;
+}
+
+static FgFaultKind fault_kind(const Call *call)
+{
+    return strstr(call->effects, "comm(") ? FG_FAULT_COLLECTIVE : FG_FAULT_LAUNCH;
 }
 
 static bool call_enter(FgRtCx *cx, Call *call, uint32_t node, FgRtStream stream)
 {
-    FgRtGroup *group = cx->group;
     if (fg_cuda_failed(cx) || (cx->rehearsing && !plans(call->name)))
         return false;
     cx->node = node;
     cx->call = call->name;
-    group->n_calls++;
-    if (group->options.fail_after == group->n_calls && group->options.fail_rank == cx->rank) {
-        fg_cuda_raise(cx, "fault injected at call %llu", (unsigned long long)group->n_calls);
+    if (cx->group->options.fault && fg_cuda_fault(cx, fault_kind(call), call->name))
         return false;
-    }
     call->stream = cx->streams[stream];
     call->timed = !cx->rehearsing && time_start(cx, node, call->stream);
     return true;
@@ -117,7 +118,7 @@ static void call_leave(FgRtCx *cx, const Call *call)
 #define FG_RT_CALL(name, effects, params, names)                                                   \
     void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params)          \
     {                                                                                              \
-        Call call = {#name, NULL, false};                                                          \
+        Call call = {#name, effects, NULL, false};                                                 \
         if (!call_enter(cx, &call, node, stream))                                                  \
             return;                                                                                \
         fg_cuda_##name(cx, call.stream, node, FG_RT_UNPAREN names);                                \
@@ -127,7 +128,7 @@ static void call_leave(FgRtCx *cx, const Call *call)
     void fg_rt_##name(FgRtCx *cx, uint32_t node, FgRtStream stream, FG_RT_UNPAREN params,          \
                       FG_RT_UNPAREN fparams)                                                       \
     {                                                                                              \
-        Call call = {#name, NULL, false};                                                          \
+        Call call = {#name, effects, NULL, false};                                                 \
         if (!call_enter(cx, &call, node, stream))                                                  \
             return;                                                                                \
         fg_cuda_##name(cx, call.stream, node, FG_RT_UNPAREN names, FG_RT_UNPAREN fnames);          \
@@ -141,7 +142,12 @@ static void call_leave(FgRtCx *cx, const Call *call)
 
 void fg_rt_release(FgRtCx *cx, uint32_t node, FgRtStream stream, uint64_t buffer, uint64_t bytes)
 {
-    (void)cx, (void)node, (void)stream, (void)buffer, (void)bytes; /* a statement for checkers */
+    (void)node; /* a statement for checkers, */
+    if (!cx->group->options.poison || cx->rehearsing || fg_cuda_failed(cx))
+        return;
+    /* to whom it is a write, ordered as one: here it is one. A NaN of every type. */
+    fg_cuda_check(cx, cudaMemsetAsync(fg_cuda_at(cx, buffer), 0xff, bytes, cx->streams[stream]),
+                  "cudaMemsetAsync");
 }
 
 void fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event)

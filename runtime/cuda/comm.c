@@ -22,6 +22,8 @@ bool fg_cuda_comm_open(FgRtGroup *group)
         fg_cuda_nccl(cx, ncclGetUniqueId(&id), "ncclGetUniqueId");
     if (fg_cuda_failed(cx) || !fg_world_share(group->world, &id, sizeof id))
         return false;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "a communicator"))
+        return false;
     ncclConfig_t plain = NCCL_CONFIG_INITIALIZER, zero = NCCL_CONFIG_INITIALIZER;
     plain.commName = "reduce";
     zero.commName = "gather";
@@ -91,6 +93,12 @@ static ncclDataType_t nccl_dtype(FgRtCx *cx, uint64_t dt)
 static uint64_t dtype_bytes(uint64_t dt)
 {
     return dt == FG_RT_BF16 || dt == FG_RT_F16 ? 2 : dt == FG_RT_F64 || dt == FG_RT_I64 ? 8 : 4;
+}
+
+/* Whether a collective of the start is to be made; those of bodies are asked about in calls.c. */
+static bool may_warm(FgRtCx *cx)
+{
+    return !fg_cuda_failed(cx) && !fg_cuda_fault(cx, FG_FAULT_COLLECTIVE, "the first collectives");
 }
 
 static void copy(FgRtCx *cx, cudaStream_t stream, void *to, const void *from, uint64_t bytes)
@@ -207,8 +215,7 @@ bool fg_cuda_comm_warm(FgRtGroup *group)
     const FgRtProgram *program = cx->program;
     uint64_t arena = program->state_bytes, half = program->arena_bytes / 2, largest = 1 << 25;
     cudaStream_t gather = cx->streams[FG_GATHER], reduce = cx->streams[FG_REDUCE];
-    for (uint64_t bytes = 4096; cx->ranks > 1 && bytes <= largest && !fg_cuda_failed(cx);
-         bytes <<= 13) {
+    for (uint64_t bytes = 4096; cx->ranks > 1 && bytes <= largest && may_warm(cx); bytes <<= 13) {
         uint64_t each = bytes / cx->ranks / 256 * 256;
         if (each == 0 || each * cx->ranks > half || half < 4096)
             break;

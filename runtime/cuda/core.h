@@ -5,6 +5,7 @@
  *   group.c    the driver's interface (runtime/driver.h): start and end, status, reads and writes
  *   device.c   device, streams, events, the one allocation; waiting without hanging
  *   comm.c     communicators and the collectives
+ *   copies.c   copies to and from pinned host memory
  *   graph.c    bodies: made call by call, or captured once and launched whole
  *   memory.c   what the process really takes of the device, and the check at start-up */
 #ifndef FG_RUNTIME_CUDA_CORE_H
@@ -55,7 +56,7 @@ struct FgRtGroup {
     FgWorld *world; /* NULL: alone */
     FgRtOptions options;
     int device;
-    uint64_t bytes;  /* of the allocation */
+    uint64_t bytes;  /* of the device allocation */
     int nccl_memory; /* it is NCCL's */
     ncclWindow_t window;
     pthread_mutex_t lock; /* of status and stage */
@@ -69,7 +70,6 @@ struct FgRtGroup {
     FgCudaGraph graphs[3];
     uint32_t n_graphs;
     FgCudaProfile profile;
-    uint64_t n_calls;
     void *nvml; /* its library, or NULL */
     void *nvml_device;
     uint64_t used_before; /* of the device, before this process took any */
@@ -80,6 +80,8 @@ struct FgRtGroup {
 /* ---- status (group.c) ---- */
 bool fg_cuda_failed(const FgRtCx *cx);
 void fg_cuda_nccl(FgRtCx *cx, ncclResult_t result, const char *what);
+/* Whether a fault was asked for here; if so it is raised, `call` to blame. */
+bool fg_cuda_fault(FgRtCx *cx, FgFaultKind kind, const char *call);
 
 /* ---- device.c ---- */
 bool fg_cuda_device_open(FgRtGroup *group);

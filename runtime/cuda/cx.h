@@ -1,10 +1,11 @@
 /* One rank on one GPU: internal to runtime/cuda.
  *
- * A process has one rank. Its context owns one device allocation (states and arena), the four
- * streams, the events, the NCCL communicators and the library handles. Every call of the ABI enters
- * through one wrapper (calls.c), which checks the sticky status and then calls fg_cuda_<name> with
- * the same arguments; these only launch work on `stream` and report through fg_cuda_check. Nothing
- * in a step allocates or synchronises, so that a period can be captured into a CUDA graph. */
+ * A process has one rank. Its context owns one device allocation (states and arena), pinned host
+ * memory for what is offloaded, the streams, the events, the NCCL communicators and the library
+ * handles. Every call of the ABI enters through one wrapper (calls.c), which checks the sticky
+ * status and then calls fg_cuda_<name> with the same arguments; these only launch work on `stream`
+ * and report through fg_cuda_check. Nothing in a step allocates or synchronises, so that a period
+ * can be captured into a CUDA graph. */
 #ifndef FG_RUNTIME_CUDA_CX_H
 #define FG_RUNTIME_CUDA_CX_H
 
@@ -35,6 +36,7 @@ struct FgRtCx {
     const FgRtProgram *program;
     uint32_t rank, ranks;
     unsigned char *memory; /* device */
+    unsigned char *host;   /* pinned; NULL where the plan has nothing there */
     cudaStream_t streams[FG_RT_N_STREAMS];
     cudaEvent_t *events; /* program->n_events */
     cudaEvent_t join[FG_RT_N_STREAMS];
@@ -58,7 +60,9 @@ struct FgRtCx {
 
 static inline void *fg_cuda_at(const FgRtCx *cx, uint64_t offset)
 {
-    return offset == FG_RT_NONE ? NULL : cx->memory + offset;
+    if (offset == FG_RT_NONE)
+        return NULL;
+    return offset >= FG_RT_HOST ? cx->host + (offset - FG_RT_HOST) : cx->memory + offset;
 }
 
 /* Records the first error: `what` is the library call. */

@@ -5,6 +5,8 @@
  * the run is known to have failed. */
 #include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "runtime/cuda/core.h"
@@ -123,6 +125,8 @@ static bool open_memory(FgRtGroup *group)
     void *memory = NULL;
     group->bytes = (plan + PAGE - 1) / PAGE * PAGE + PAGE;
     group->nccl_memory = cx->ranks > 1;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "the rank's memory"))
+        return false;
     bool ok = group->nccl_memory ? ncclMemAlloc(&memory, group->bytes) == ncclSuccess
                                  : cudaMalloc(&memory, group->bytes) == cudaSuccess;
     if (!ok) {
@@ -139,6 +143,45 @@ static bool open_memory(FgRtGroup *group)
     return !fg_cuda_failed(cx);
 }
 
+/* Bytes that the system could still give this process, or all of them where it does not say. */
+static uint64_t system_memory_left(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "r");
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+    if (file)
+        fclose(file);
+    return found ? (uint64_t)kib << 10 : UINT64_MAX;
+}
+
+/* Pinned memory for what the plan offloads. It must be there: pages that are pinned never leave, so
+ * that asking for more than there is may end this process or another one. */
+static bool open_host(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    uint64_t bytes = cx->program->host_state_bytes + cx->program->host_arena_bytes;
+    uint64_t left = bytes ? system_memory_left() : 0;
+    void *memory = NULL;
+    if (bytes == 0)
+        return true;
+    if (bytes > left || cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) {
+        (void)cudaGetLastError();
+        fg_cuda_raise(cx,
+                      "the plan offloads %" PRIu64 " MiB to pinned host memory and cannot have it: "
+                      "%" PRIu64 " MiB are left on this machine, and the limit of locked memory "
+                      "(ulimit -l) may be less; compile with a smaller \"host_memory\" in the "
+                      "machine file, or offload less",
+                      (bytes + (1 << 20) - 1) >> 20, left >> 20);
+        return false;
+    }
+    cx->host = memory;
+    memset(cx->host, 0, bytes);
+    return true;
+}
+
 /* Room for all that the driver writes in one step. */
 static bool open_stage(FgRtGroup *group)
 {
@@ -149,10 +192,14 @@ static bool open_stage(FgRtGroup *group)
     stage->half_bytes = PAGE;
     for (uint32_t i = 0; i < program->n_inputs; i++)
         stage->half_bytes += (program->inputs[i].elements * 8 + 64) * program->accumulate;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "pinned memory"))
+        return false;
     fg_cuda_check(cx, cudaHostAlloc(&memory, 2 * stage->half_bytes, cudaHostAllocDefault),
                   "cudaHostAlloc");
     stage->memory = memory;
     memory = NULL;
+    if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "pinned memory for results"))
+        return false;
     fg_cuda_check(
         cx,
         cudaHostAlloc(&memory, FG_RT_MOST_RESULTS * sizeof *group->answers, cudaHostAllocDefault),
@@ -163,7 +210,8 @@ static bool open_stage(FgRtGroup *group)
 
 bool fg_cuda_device_open(FgRtGroup *group)
 {
-    return choose_device(group) && open_streams(group) && open_memory(group) && open_stage(group);
+    return choose_device(group) && open_streams(group) && open_memory(group) && open_host(group) &&
+           open_stage(group);
 }
 
 void fg_cuda_device_close(FgRtGroup *group)
@@ -176,7 +224,7 @@ void fg_cuda_device_close(FgRtGroup *group)
             cudaEventDestroy(cx->join[s]);
     }
     for (uint32_t i = 0; i < cx->program->n_events; i++)
-        if (cx->events[i])
+        if (cx->events && cx->events[i])
             cudaEventDestroy(cx->events[i]);
     for (int i = 0; i < FG_RT_MOST_RESULTS; i++)
         if (group->answered[i])
@@ -190,6 +238,8 @@ void fg_cuda_device_close(FgRtGroup *group)
         cudaFreeHost(group->stage.memory);
     if (group->answers)
         cudaFreeHost(group->answers);
+    if (cx->host)
+        cudaFreeHost(cx->host);
     if (cx->memory && group->nccl_memory)
         ncclMemFree(cx->memory);
     else if (cx->memory)

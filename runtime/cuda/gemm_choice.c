@@ -1,10 +1,13 @@
 /* Choosing algorithms of matrix products by measurement, and the file that keeps the choice. */
+#include "runtime/cuda/core.h"
 #include "runtime/cuda/gemm_plan.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CANDIDATES = 16, RUNS = 4, ROUNDS = 5 };
 /* The library's first choice stays unless another is this much faster: less is noise. */
@@ -154,19 +157,9 @@ void fg_cuda_gemm_read(FgRtCx *cx, const char *path)
         fg_cuda_raise(cx, "%s:%lu: not a line of a %s file", path, n_line, heading);
 }
 
-void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
+static void put_choices(FgRtCx *cx, FILE *file, const char *name)
 {
-    char name[256];
-    if (!device_name(cx, name, sizeof name))
-        return;
-    FILE *file = fopen(path, "a");
-    if (!file) {
-        fg_cuda_raise(cx, "%s: cannot be written", path);
-        return;
-    }
-    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) == 0)
-        fprintf(file, "%s\n", heading);
-    fprintf(file, "device %s\ncublaslt %zu\n", name, cublasLtGetVersion());
+    fprintf(file, "%s\ndevice %s\ncublaslt %zu\n", heading, name, cublasLtGetVersion());
     for (size_t i = 0; i < cx->gemm->n_plans; i++) {
         const FgGemmPlan *plan = cx->gemm->plans[i];
         fprintf(file, "gemm");
@@ -179,6 +172,33 @@ void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
             fprintf(file, " %08" PRIx32, words[j]);
         fprintf(file, " us %.3f\n", plan->us);
     }
-    if (fclose(file) != 0)
-        fg_cuda_raise(cx, "%s: cannot be written", path);
+}
+
+/* Beside its place, then renamed: who reads it finds it whole. */
+void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
+{
+    char name[256];
+    if (!device_name(cx, name, sizeof name))
+        return;
+    size_t room = strlen(path) + 32;
+    char *made = malloc(room);
+    if (made)
+        snprintf(made, room, "%s.tmp-%ld", path, (long)getpid());
+    int fd = made ? open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool ok = file && !fg_cuda_fault(cx, FG_FAULT_WRITE, "the file of algorithms");
+    if (ok)
+        put_choices(cx, file, name);
+    if (file)
+        ok = fclose(file) == 0 && ok;
+    else if (fd >= 0)
+        close(fd);
+    if (ok && rename(made, path) == 0) {
+        free(made);
+        return;
+    }
+    if (fd >= 0)
+        unlink(made);
+    free(made);
+    fg_cuda_raise(cx, "%s: cannot be written", path);
 }

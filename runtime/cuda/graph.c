@@ -2,7 +2,7 @@
  * prologue and flush run rarely and are made call by call.
  *
  * Before anything is captured, a rehearsal makes every call that plans something of its own
- * (products, attention) once, on an arena of zeros: what libraries load and choose, they do then.
+ * (products, attention, functions of the user) once, on an arena of zeros: what libraries load and choose, they do then.
  * No update runs and no state is touched. Capturing itself executes nothing. */
 #include "runtime/cuda/core.h"
 
@@ -107,6 +107,8 @@ void fg_rt_run_body(FgRtCx *cx, FgRtBody *body)
     fg_cuda_use_device(cx);
     for (uint32_t i = 0; i < group->n_graphs; i++)
         if (group->graphs[i].body == body) {
+            if (fg_cuda_fault(cx, FG_FAULT_LAUNCH, "a step's launch"))
+                return;
             fg_cuda_check(cx, cudaGraphLaunch(group->graphs[i].exec, cx->streams[FG_COMPUTE]),
                           "cudaGraphLaunch");
             return;

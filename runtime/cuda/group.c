@@ -70,6 +70,14 @@ void fg_rt_fail(FgRtCx *cx, const char *call, const char *text)
     fail(cx, UINT32_MAX, call, text);
 }
 
+bool fg_cuda_fault(FgRtCx *cx, FgFaultKind kind, const char *call)
+{
+    if (!fg_fault_hits(cx->group->options.fault, kind, cx->rank))
+        return false;
+    fail(cx, cx->call ? cx->node : UINT32_MAX, call, "a fault was asked for here");
+    return true;
+}
+
 bool fg_cuda_failed(const FgRtCx *cx)
 {
     const FgRtGroup *group = cx->group;
@@ -116,15 +124,29 @@ static bool choose_products(FgRtGroup *group)
     return !fg_cuda_failed(cx);
 }
 
+/* After the rehearsal, which takes an arena of zeros. */
+static bool poison_arena(FgRtGroup *group)
+{
+    FgRtCx *cx = &group->cx;
+    if (group->options.poison)
+        fg_cuda_check(cx,
+                      cudaMemsetAsync(cx->memory + cx->program->state_bytes, 0xff,
+                                      cx->program->arena_bytes, cx->streams[FG_COMPUTE]),
+                      "cudaMemsetAsync");
+    return !fg_cuda_failed(cx);
+}
+
 static bool open_all(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
     if (!fg_cuda_device_open(group) || !fg_cuda_comm_open(group))
         return false;
-    cx->segments = fg_cuda_segments_new(cx);
-    cx->gemm = cx->segments ? fg_cuda_gemm_new(cx) : NULL;
+    if (!fg_cuda_fault(cx, FG_FAULT_ALLOC, "tables of parameters"))
+        cx->segments = fg_cuda_segments_new(cx);
+    if (cx->segments && !fg_cuda_fault(cx, FG_FAULT_ALLOC, "a library's handle"))
+        cx->gemm = fg_cuda_gemm_new(cx);
     return cx->gemm && fg_cuda_comm_warm(group) && choose_products(group) &&
-           fg_cuda_bodies_open(group) && fg_cuda_memory_check(group);
+           fg_cuda_bodies_open(group) && poison_arena(group) && fg_cuda_memory_check(group);
 }
 
 static FgRtGroup *group_new(const FgRtProgram *program, FgWorld *world, const FgRtOptions *options)
@@ -143,9 +165,10 @@ static FgRtGroup *group_new(const FgRtProgram *program, FgWorld *world, const Fg
     cx->ranks = program->ranks;
     cx->builtin_attention = options->builtin_attention;
     cx->deterministic = options->deterministic;
-    cx->events = calloc((size_t)program->n_events + 1, sizeof(cudaEvent_t));
+    if (!fg_fault_hits(options->fault, FG_FAULT_ALLOC, cx->rank))
+        cx->events = calloc((size_t)program->n_events + 1, sizeof(cudaEvent_t));
     bool profile = options->profile != 0;
-    if (profile) {
+    if (profile && !fg_fault_hits(options->fault, FG_FAULT_ALLOC, cx->rank)) {
         group->profile.us = calloc((size_t)program->n_nodes + 1, sizeof *group->profile.us);
         group->profile.calls = calloc((size_t)program->n_nodes + 1, sizeof *group->profile.calls);
     }
@@ -167,7 +190,8 @@ FgRtGroup *fg_rt_group_new(const FgRtProgram *program, FgWorld *world, const FgR
     }
     FgRtGroup *group = group_new(program, world, options);
     if (!group) {
-        snprintf(error, error_bytes, "out of memory");
+        snprintf(error, error_bytes, "rank %" PRIu32 ": out of memory",
+                 world ? fg_world_place(world)->rank : 0);
         return NULL;
     }
     /* One rank that is refused ends all before they wait for each other. */
@@ -180,7 +204,8 @@ FgRtGroup *fg_rt_group_new(const FgRtProgram *program, FgWorld *world, const FgR
                  program->nodes[status.node].op, program->nodes[status.node].name, status.call,
                  status.text);
     else if (*status.call)
-        snprintf(error, error_bytes, "rank %" PRIu32 ": %s", status.rank, status.text);
+        snprintf(error, error_bytes, "rank %" PRIu32 ", %s: %.900s", status.rank, status.call,
+                 status.text);
     else
         snprintf(error, error_bytes, "%s", status.text);
     fg_rt_group_free(group);
@@ -265,7 +290,7 @@ static void *stage_room(FgCudaStage *stage, size_t bytes)
 void fg_rt_write(FgRtCx *cx, uint64_t offset, const void *from, size_t bytes)
 {
     FgRtGroup *group = cx->group;
-    if (fg_cuda_failed(cx))
+    if (fg_cuda_failed(cx) || fg_cuda_fault(cx, FG_FAULT_COPY, "a write to the device"))
         return;
     fg_cuda_use_device(cx);
     pthread_mutex_lock(&group->lock);
@@ -274,19 +299,19 @@ void fg_rt_write(FgRtCx *cx, uint64_t offset, const void *from, size_t bytes)
     if (staged)
         memcpy(staged, from, bytes);
     fg_cuda_check(cx,
-                  cudaMemcpyAsync(cx->memory + offset, staged ? staged : from, bytes,
-                                  cudaMemcpyHostToDevice, cx->streams[FG_COMPUTE]),
+                  cudaMemcpyAsync(fg_cuda_at(cx, offset), staged ? staged : from, bytes,
+                                  cudaMemcpyDefault, cx->streams[FG_COMPUTE]),
                   "a write to the device");
 }
 
 void fg_rt_copy(FgRtCx *cx, uint64_t to, uint64_t from, size_t bytes)
 {
-    if (fg_cuda_failed(cx))
+    if (fg_cuda_failed(cx) || fg_cuda_fault(cx, FG_FAULT_COPY, "a copy on the device"))
         return;
     fg_cuda_use_device(cx);
     fg_cuda_check(cx,
-                  cudaMemcpyAsync(cx->memory + to, cx->memory + from, bytes,
-                                  cudaMemcpyDeviceToDevice, cx->streams[FG_COMPUTE]),
+                  cudaMemcpyAsync(fg_cuda_at(cx, to), fg_cuda_at(cx, from), bytes,
+                                  cudaMemcpyDefault, cx->streams[FG_COMPUTE]),
                   "a copy on the device");
 }
 
@@ -294,8 +319,8 @@ void fg_rt_read(FgRtCx *cx, uint64_t offset, void *to, size_t bytes)
 {
     memset(to, 0, bytes);
     fg_cuda_use_device(cx);
-    if (fg_cuda_wait_idle(cx))
-        fg_cuda_check(cx, cudaMemcpy(to, cx->memory + offset, bytes, cudaMemcpyDeviceToHost),
+    if (!fg_cuda_fault(cx, FG_FAULT_COPY, "a read from the device") && fg_cuda_wait_idle(cx))
+        fg_cuda_check(cx, cudaMemcpy(to, fg_cuda_at(cx, offset), bytes, cudaMemcpyDefault),
                       "a read from the device");
 }
 
@@ -321,7 +346,7 @@ void fg_rt_ask_result(FgRtCx *cx)
     uint64_t slot = group->asked++ % FG_RT_MOST_RESULTS;
     FgCudaAnswer *answer = &group->answers[slot];
     cudaStream_t stream = cx->streams[FG_COMPUTE];
-    if (fg_cuda_failed(cx))
+    if (fg_cuda_failed(cx) || fg_cuda_fault(cx, FG_FAULT_COPY, "a result"))
         return;
     fg_cuda_use_device(cx);
     const unsigned char *norm = cx->memory + program->scalars + FG_RT_S_NORM * sizeof(float);

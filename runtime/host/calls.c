@@ -4,7 +4,7 @@
  * The host runs calls at once and in issue order, so streams and events have no work of their own
  * here; they only matter to checked mode, which verifies that the order that was asked for is
  * enough. */
-#include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #include "runtime/host/checked.h"
@@ -17,16 +17,20 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
+static FgFaultKind fault_kind(const FgCallInfo *info)
+{
+    return strstr(info->effects, "comm(") ? FG_FAULT_COLLECTIVE : FG_FAULT_LAUNCH;
+}
+
 /* Whether the call is to be made. */
 static bool call_enter(FgRtCx *cx, const FgCall *call)
 {
     if (fg_rt_failed(cx))
         return false;
-    const FgRtOptions *options = &cx->group->options;
+    FgFault *fault = cx->group->options.fault;
     cx->call = call;
-    cx->n_calls++;
-    if (options->fail_after == cx->n_calls && options->fail_rank == cx->rank)
-        fg_rt_raise(cx, "fault injected at call %" PRIu64, cx->n_calls);
+    if (fault && fg_fault_hits(fault, fault_kind(call->info), cx->rank))
+        fg_rt_raise(cx, "a fault was asked for here");
     else if (!cx->checked || fg_checked_enter(cx->checked, call)) {
         if (cx->profile)
             cx->started_us = now_us();
@@ -79,8 +83,11 @@ void fg_rt_release(FgRtCx *cx, uint32_t node, FgRtStream stream, uint64_t buffer
     static const FgCallInfo info = {"release", "release(buffer, bytes)", "(buffer, bytes)"};
     const uint64_t values[] = {buffer, bytes};
     const FgCall call = {&info, node, stream, values, 2};
-    if (call_enter(cx, &call))
-        call_leave(cx, &call);
+    if (!call_enter(cx, &call))
+        return;
+    if (cx->group->options.poison && bytes)
+        memset(fg_at(cx, buffer), 0xff, (size_t)bytes); /* a NaN of every type */
+    call_leave(cx, &call);
 }
 
 void fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event)

@@ -21,6 +21,7 @@
 #define POISON 0xff /* a NaN in every float format */
 #define GUARD_BYTES ((uint64_t)8 << 20)
 #define N_COMMS 2
+#define MARGIN ((uint64_t)4096)
 
 typedef struct Clock {
     uint64_t ticks[FG_RT_N_STREAMS];
@@ -39,7 +40,9 @@ struct FgChecked {
     FgAccess comms[N_COMMS];
     FgEffect *effects; /* of the call being made */
     int32_t n_effects;
-    uint8_t *guard; /* a copy of the memory; NULL when it is large */
+    uint32_t effects_room;
+    uint64_t around; /* hash of what a custom function must leave as it is; large memories alone */
+    uint8_t *guard;  /* a copy of the memory; NULL when it is large */
 };
 
 /* ---- life ---- */
@@ -66,8 +69,12 @@ static uint32_t most_effects(void)
 static bool mark_driver_memory(FgChecked *checked, const FgRtProgram *program)
 {
     FgAccess driver = {.call = "the driver", .node = UINT32_MAX};
+    uint64_t host = checked->cx->host_at;
     bool ok = !program->state_bytes || fg_shadow_write(&checked->shadow, 0, program->state_bytes,
                                                        FG_SEGMENT_WRITTEN, driver);
+    ok = ok && (!program->host_state_bytes ||
+                fg_shadow_write(&checked->shadow, host, host + program->host_state_bytes,
+                                FG_SEGMENT_WRITTEN, driver));
     for (uint32_t b = 0; program->flush && b < program->n_buckets; b++) {
         const FgRtBucket *bucket = &program->buckets[b];
         if (bucket->grad_shard != FG_RT_NONE)
@@ -83,19 +90,22 @@ FgChecked *fg_checked_new(FgRtCx *cx)
     FgChecked *checked = calloc(1, sizeof *checked);
     if (!checked)
         return NULL;
-    uint64_t states = cx->program->state_bytes;
+    uint64_t states = cx->program->state_bytes, host = cx->host_at + cx->program->host_state_bytes;
     checked->cx = cx;
     checked->events = calloc((size_t)cx->program->n_events + 1, sizeof *checked->events);
-    checked->effects = calloc(most_effects(), sizeof *checked->effects);
-    bool guarded = cx->bytes <= GUARD_BYTES;
+    checked->effects_room = most_effects();
+    checked->effects = calloc(checked->effects_room, sizeof *checked->effects);
+    bool guarded = cx->mapped <= GUARD_BYTES;
     if (guarded)
-        checked->guard = malloc((size_t)cx->bytes + 1);
+        checked->guard = malloc((size_t)cx->mapped + 1);
     if (!checked->events || !checked->effects || (guarded && !checked->guard) ||
-        !fg_shadow_open(&checked->shadow, cx->bytes) || !mark_driver_memory(checked, cx->program)) {
+        !fg_shadow_open(&checked->shadow, cx->mapped) ||
+        !mark_driver_memory(checked, cx->program)) {
         fg_checked_free(checked);
         return NULL;
     }
     memset(cx->memory + states, POISON, cx->bytes - states);
+    memset(cx->memory + host, POISON, cx->program->host_arena_bytes);
     return checked;
 }
 
@@ -114,7 +124,7 @@ uint64_t fg_checked_used_bytes(const FgChecked *checked)
 {
     const FgShadow *shadow = &checked->shadow;
     uint64_t used = 0;
-    for (size_t i = 0; i < shadow->n; i++) {
+    for (size_t i = 0; i < shadow->n && shadow->segments[i].begin < checked->cx->bytes; i++) {
         uint64_t end = i + 1 < shadow->n ? shadow->segments[i + 1].begin : shadow->bytes;
         if (shadow->segments[i].state != FG_SEGMENT_EMPTY)
             used += end - shadow->segments[i].begin;
@@ -183,7 +193,7 @@ void fg_checked_begin(FgChecked *checked)
             fg_rt_fail(cx, "begin", "out of memory");
     }
     if (checked->guard)
-        memcpy(checked->guard, cx->memory, cx->bytes);
+        memcpy(checked->guard, cx->memory, cx->mapped);
 }
 
 /* ---- messages ---- */
@@ -260,6 +270,25 @@ static bool may_alias(const FgChecked *checked, const FgEffect *result, const Fg
     return false;
 }
 
+/* In one of the two memories. */
+static bool is_inside(const FgRtCx *cx, const FgEffect *range)
+{
+    bool host = range->begin >= cx->host_at;
+    uint64_t begin = host ? cx->host_at : 0, bytes = host ? cx->host_bytes : cx->bytes;
+    return range->begin - begin <= bytes && range->bytes <= bytes - (range->begin - begin);
+}
+
+/* Host memory is for copies: stash writes it, fetch reads it. */
+static bool check_side(FgChecked *checked, const FgCall *call, const FgEffect *range)
+{
+    bool may = writes(range) ? strcmp(call->info->name, "stash") == 0
+                             : strcmp(call->info->name, "fetch") == 0;
+    if ((range->begin >= checked->cx->host_at) == may)
+        return true;
+    return complain(checked, call, may ? "a copy that stays on the device" : "use of host memory",
+                    range->begin);
+}
+
 /* Ranges lie inside the memory; a call's results overlap neither each other nor, unless in place,
  * its operands. */
 static bool check_ranges(FgChecked *checked, const FgCall *call)
@@ -268,8 +297,10 @@ static bool check_ranges(FgChecked *checked, const FgCall *call)
         const FgEffect *a = &checked->effects[i];
         if (!is_range(a))
             continue;
-        if (a->begin > checked->cx->bytes || a->bytes > checked->cx->bytes - a->begin)
+        if (!is_inside(checked->cx, a))
             return complain(checked, call, "access outside the memory", a->begin);
+        if (!check_side(checked, call, a))
+            return false;
         for (int32_t j = 0; j < checked->n_effects; j++) {
             const FgEffect *b = &checked->effects[j];
             if (i != j && writes(a) && (reads(b) || writes(b)) && overlap(a, b) &&
@@ -368,12 +399,92 @@ static void poison_results(FgChecked *checked)
     }
 }
 
+/* ---- custom functions ---- */
+
+/* Each call's effects are declared by the model, not by this runtime: what the function must leave
+ * alone is looked at around every operand too where the memory is too large for a copy. */
+static bool is_custom(const FgCall *call)
+{
+    return strcmp(call->info->name, "custom") == 0;
+}
+
+static bool is_result(const FgChecked *checked, uint64_t at)
+{
+    for (int32_t i = 0; i < checked->n_effects; i++)
+        if (writes(&checked->effects[i]) && at >= checked->effects[i].begin &&
+            at - checked->effects[i].begin < checked->effects[i].bytes)
+            return true;
+    return false;
+}
+
+static uint64_t hash_run(const FgChecked *checked, uint64_t from, uint64_t to, uint64_t hash)
+{
+    for (uint64_t at = from; at < to; at++)
+        if (!is_result(checked, at))
+            hash = (hash ^ checked->cx->memory[at]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Operands that are read, and MARGIN bytes on both sides of every one. */
+static uint64_t hash_around(const FgChecked *checked)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int32_t i = 0; i < checked->n_effects; i++) {
+        const FgEffect *effect = &checked->effects[i];
+        uint64_t end = effect->begin + effect->bytes;
+        uint64_t from = effect->begin > MARGIN ? effect->begin - MARGIN : 0;
+        uint64_t to = checked->cx->bytes - end > MARGIN ? end + MARGIN : checked->cx->bytes;
+        hash = hash_run(checked, from, writes(effect) ? effect->begin : end, hash);
+        hash = hash_run(checked, end, to, hash);
+    }
+    return hash;
+}
+
+/* Results were poison before the call: a float that still is was never written. */
+static bool check_written(FgChecked *checked, const FgCall *call)
+{
+    const FgRtProgram *program = checked->cx->program;
+    for (uint64_t i = 0; i < call->args[2]; i++) {
+        const FgRtOperand *row = &program->operands[call->args[1] + i];
+        uint64_t size = fg_rt_dtype_bytes(row->dtype), left = 0;
+        bool is_float = row->dtype <= FG_RT_F64;
+        for (uint64_t at = 0; row->written && is_float && at < row->elements * size; at++) {
+            left = checked->cx->memory[row->offset + at] == POISON ? left + 1 : 0;
+            if (left == size && at % size == size - 1)
+                return complain(checked, call, "a declared result was not written",
+                                row->offset + at + 1 - size);
+            left = at % size == size - 1 ? 0 : left;
+        }
+    }
+    return true;
+}
+
+static bool check_custom(FgChecked *checked, const FgCall *call)
+{
+    if (!checked->guard && hash_around(checked) != checked->around)
+        return complain(checked, call, "write outside the declared effects, near an operand",
+                        checked->effects[0].begin);
+    return check_written(checked, call);
+}
+
 static bool read_effects(FgChecked *checked, const FgCall *call)
 {
     const char *bad;
     const FgRtCx *cx = checked->cx;
-    checked->n_effects =
-        fg_effects_read(call, cx->rank, cx->group->n_ranks, checked->effects, &bad);
+    uint32_t room = fg_effects_room(call, cx->program);
+    if (room > checked->effects_room) {
+        FgEffect *grown = realloc(checked->effects, room * sizeof *grown);
+        if (!grown) {
+            fg_rt_raise(checked->cx, "out of memory");
+            return false;
+        }
+        checked->effects = grown;
+        checked->effects_room = room;
+    }
+    checked->n_effects = fg_effects_read(call, cx->program, cx->rank, checked->effects, &bad);
+    for (int32_t i = 0; i < checked->n_effects; i++)
+        if (is_range(&checked->effects[i]))
+            checked->effects[i].begin = fg_place(cx, checked->effects[i].begin);
     if (checked->n_effects >= 0)
         return true;
     fg_rt_raise(checked->cx, "its declared effects make no sense at '%s'", bad);
@@ -409,6 +520,8 @@ bool fg_checked_enter(FgChecked *checked, const FgCall *call)
         }
     }
     poison_results(checked);
+    if (is_custom(call) && !checked->guard)
+        checked->around = hash_around(checked);
     return true;
 }
 
@@ -416,7 +529,7 @@ bool fg_checked_enter(FgChecked *checked, const FgCall *call)
 static void check_guard(FgChecked *checked, const FgCall *call)
 {
     const FgRtCx *cx = checked->cx;
-    if (memcmp(checked->guard, cx->memory, cx->bytes) == 0)
+    if (memcmp(checked->guard, cx->memory, cx->mapped) == 0)
         return;
     uint64_t at = 0;
     while (checked->guard[at] == cx->memory[at])
@@ -427,6 +540,8 @@ static void check_guard(FgChecked *checked, const FgCall *call)
 void fg_checked_leave(FgChecked *checked, const FgCall *call)
 {
     uint8_t *memory = checked->cx->memory;
+    if (is_custom(call) && !check_custom(checked, call))
+        return;
     for (int32_t i = 0; i < checked->n_effects; i++) {
         const FgEffect *effect = &checked->effects[i];
         if (effect->scratch || effect->kind == FG_EFFECT_RELEASE)

@@ -37,11 +37,12 @@ struct FgRtCx {
     FgRtGroup *group;
     const FgRtProgram *program;
     uint8_t *memory;
-    uint64_t bytes;  /* of the plan: states and arena */
-    uint64_t mapped; /* of the mapping: whole pages */
+    uint64_t bytes;      /* of the plan: states and arena */
+    uint64_t host_at;    /* where host memory begins in the mapping: a whole number of pages */
+    uint64_t host_bytes; /* of the plan in host memory */
+    uint64_t mapped;     /* of the mapping: whole pages */
     uint32_t rank;
     const FgCall *call; /* the one being made; NULL between calls */
-    uint64_t n_calls;
     double started_us;
     FgProfile *profile; /* by node; NULL without profiling */
     FgChecked *checked; /* NULL without checking */
@@ -64,9 +65,15 @@ struct FgRtGroup {
     FgRtStatus status;
 };
 
+/* Where an offset lies in the mapping: the two memories stand apart in it. */
+static inline uint64_t fg_place(const FgRtCx *cx, uint64_t offset)
+{
+    return offset >= FG_RT_HOST ? cx->host_at + (offset - FG_RT_HOST) : offset;
+}
+
 static inline void *fg_at(const FgRtCx *cx, uint64_t offset)
 {
-    return offset == FG_RT_NONE ? NULL : cx->memory + offset;
+    return offset == FG_RT_NONE ? NULL : cx->memory + fg_place(cx, offset);
 }
 
 /* Ends the group: the current call of this rank failed. The first failure is the one that is kept.

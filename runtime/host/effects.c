@@ -10,7 +10,8 @@
 typedef struct Reader {
     const char *at;
     const FgCall *call;
-    uint32_t rank, ranks;
+    const FgRtProgram *program;
+    uint32_t rank;
     bool bad; /* nothing is read any more */
 } Reader;
 
@@ -99,7 +100,7 @@ static uint64_t read_factor(Reader *reader)
         return value;
     }
     if (word_is(word, "ranks"))
-        return reader->ranks;
+        return reader->program->ranks;
     if (word_is(word, "rank"))
         return reader->rank;
     if (word_is(word, "size")) {
@@ -174,14 +175,42 @@ static bool read_rule(Reader *reader)
     return false;
 }
 
-/* One effect; false when its buffer is absent. */
-static bool read_effect(Reader *reader, FgEffect *effect)
+/* The rows of a call of a custom function, or NULL when they are none of the table. */
+static const FgRtOperand *custom_rows(const FgCall *call, const FgRtProgram *program)
+{
+    if (strcmp(call->info->name, "custom") != 0 || call->args[1] > program->n_operands ||
+        call->args[2] > program->n_operands - call->args[1])
+        return NULL;
+    return program->operands + call->args[1];
+}
+
+/* Reads and writes of a custom function, one a row of its operands. */
+static int32_t read_operands(Reader *reader, FgEffect *out)
+{
+    const FgRtOperand *rows = custom_rows(reader->call, reader->program);
+    read_rule(reader);
+    if (!rows || reader->bad) {
+        reader->bad = true;
+        return 0;
+    }
+    for (uint64_t i = 0; i < reader->call->args[2]; i++)
+        out[i] = (FgEffect){.kind = rows[i].written ? FG_EFFECT_WRITE : FG_EFFECT_READ,
+                            .arg = 1,
+                            .begin = rows[i].offset,
+                            .bytes = rows[i].elements * fg_rt_dtype_bytes(rows[i].dtype)};
+    return (int32_t)reader->call->args[2];
+}
+
+/* The next effect, and how many it is: none where its buffer is absent. */
+static int32_t read_effect(Reader *reader, FgEffect *effect)
 {
     bool fresh = false;
     *effect = (FgEffect){0};
     Word kind = read_word(reader);
     if (word_is(kind, "atmost") || word_is(kind, "strided"))
         return read_rule(reader);
+    if (word_is(kind, "operands"))
+        return read_operands(reader, effect);
     if (!effect_kind(kind, &effect->kind, &fresh))
         reader->bad = true;
     expect(reader, '(');
@@ -221,10 +250,16 @@ uint32_t fg_effects_count(const char *effects)
     return count;
 }
 
-int32_t fg_effects_read(const FgCall *call, uint32_t rank, uint32_t ranks, FgEffect *out,
-                        const char **bad)
+uint32_t fg_effects_room(const FgCall *call, const FgRtProgram *program)
 {
-    Reader reader = {call->info->effects, call, rank, ranks, false};
+    uint32_t count = fg_effects_count(call->info->effects);
+    return custom_rows(call, program) ? count + (uint32_t)call->args[2] : count;
+}
+
+int32_t fg_effects_read(const FgCall *call, const FgRtProgram *program, uint32_t rank,
+                        FgEffect *out, const char **bad)
+{
+    Reader reader = {call->info->effects, call, program, rank, false};
     int32_t n = 0;
     for (skip_space(&reader); *reader.at && !reader.bad; skip_space(&reader))
         n += read_effect(&reader, &out[n]);

@@ -20,12 +20,14 @@ typedef struct FgEffect {
     bool scratch; /* the workspace: written, but nothing of it is kept */
 } FgEffect;
 
-/* At most so many effects come from a text. */
+/* At most so many effects come from a text, beside those of a custom function's operands. */
 uint32_t fg_effects_count(const char *effects);
+/* At most so many come from a call. */
+uint32_t fg_effects_room(const FgCall *call, const FgRtProgram *program);
 
 /* Writes the effects of a call to `out`; those of absent buffers are left out. Returns their
  * number, or -1 with *bad at the text that is no effect, names no argument, or overflows. */
-int32_t fg_effects_read(const FgCall *call, uint32_t rank, uint32_t ranks, FgEffect *out,
-                        const char **bad);
+int32_t fg_effects_read(const FgCall *call, const FgRtProgram *program, uint32_t rank,
+                        FgEffect *out, const char **bad);
 
 #endif

@@ -1,9 +1,10 @@
 /* Contexts, their memory, their status and the rendezvous.
  *
- * A rank's memory is one anonymous mapping: zeroed, page-aligned, and measurable page by page. Huge
- * pages are declined, so that the measured figure does not jump in steps of 2 MiB. The rendezvous
- * is one counter under one lock: the last rank to come opens it for all; ranks sleep on a
- * condition, since there may be more of them than processors. */
+ * A rank's memory is one anonymous mapping, with what stands for host memory behind it: zeroed,
+ * page-aligned, and measurable page by page. Huge pages are declined, so that the measured figure
+ * does not jump in steps of 2 MiB. The rendezvous is one counter under one lock: the last rank to
+ * come opens it for all; ranks sleep on a condition, since there may be more of them than
+ * processors. */
 #define _DEFAULT_SOURCE 1 /* mincore, MAP_ANONYMOUS */
 
 #include <inttypes.h>
@@ -23,15 +24,24 @@ static bool map_memory(FgRtCx *cx, char *error, size_t error_bytes)
 {
     const FgRtProgram *program = cx->program;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t most = SIZE_MAX / 4; /* of each memory */
     cx->bytes = program->state_bytes + program->arena_bytes;
-    cx->mapped = (cx->bytes / page + 1) * page;
+    cx->host_bytes = program->host_state_bytes + program->host_arena_bytes;
+    cx->host_at = (cx->bytes / page + 1) * page;
+    cx->mapped = cx->host_at + (cx->host_bytes + page - 1) / page * page;
     void *memory = MAP_FAILED;
-    if (cx->bytes >= program->state_bytes && cx->mapped > cx->bytes && cx->mapped <= SIZE_MAX / 2)
+    bool fault = fg_fault_hits(cx->group->options.fault, FG_FAULT_ALLOC, cx->rank);
+    if (!fault && cx->bytes >= program->state_bytes && cx->bytes < most &&
+        cx->host_bytes >= program->host_state_bytes && cx->host_bytes < most)
         memory = mmap(NULL, (size_t)cx->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                       -1, 0);
     if (memory == MAP_FAILED) {
-        snprintf(error, error_bytes, "rank %" PRIu32 ": cannot map %" PRIu64 " bytes of memory",
-                 cx->rank, cx->bytes);
+        int n =
+            snprintf(error, error_bytes, "rank %" PRIu32 ": cannot map %" PRIu64 " bytes of memory",
+                     cx->rank, cx->bytes);
+        if (cx->host_bytes && n > 0 && (size_t)n < error_bytes)
+            snprintf(error + n, error_bytes - (size_t)n,
+                     " and %" PRIu64 " bytes of host memory for what is offloaded", cx->host_bytes);
         return false;
     }
 #ifdef MADV_NOHUGEPAGE
@@ -44,22 +54,39 @@ static bool map_memory(FgRtCx *cx, char *error, size_t error_bytes)
 
 void *fg_rt_memory(FgRtCx *cx, uint64_t offset)
 {
-    return offset < cx->bytes ? cx->memory + offset : NULL;
+    bool there =
+        offset < cx->bytes || (offset >= FG_RT_HOST && offset - FG_RT_HOST < cx->host_bytes);
+    return there ? fg_at(cx, offset) : NULL;
+}
+
+/* Whether a copy of the driver's is to be made. */
+static bool may_copy(FgRtCx *cx, const char *what)
+{
+    if (fg_rt_failed(cx))
+        return false;
+    if (!fg_fault_hits(cx->group->options.fault, FG_FAULT_COPY, cx->rank))
+        return true;
+    fg_rt_fail(cx, what, "a fault was asked for here");
+    return false;
 }
 
 void fg_rt_write(FgRtCx *cx, uint64_t offset, const void *from, size_t bytes)
 {
-    memcpy(cx->memory + offset, from, bytes);
+    if (may_copy(cx, "a write to the rank's memory"))
+        memcpy(fg_at(cx, offset), from, bytes);
 }
 
 void fg_rt_copy(FgRtCx *cx, uint64_t to, uint64_t from, size_t bytes)
 {
-    memmove(cx->memory + to, cx->memory + from, bytes);
+    if (may_copy(cx, "a copy in the rank's memory"))
+        memmove(fg_at(cx, to), fg_at(cx, from), bytes);
 }
 
 void fg_rt_read(FgRtCx *cx, uint64_t offset, void *to, size_t bytes)
 {
-    memcpy(to, cx->memory + offset, bytes);
+    memset(to, 0, bytes);
+    if (may_copy(cx, "a read from the rank's memory"))
+        memcpy(to, fg_at(cx, offset), bytes);
 }
 
 void fg_rt_ask_result(FgRtCx *cx)
@@ -67,6 +94,8 @@ void fg_rt_ask_result(FgRtCx *cx)
     const FgRtProgram *program = cx->program;
     FgRtResult *result = &cx->results[cx->asked++ % FG_RT_MOST_RESULTS];
     float norm = 0;
+    if (!may_copy(cx, "a result"))
+        return;
     if (program->norm != FG_RT_NONE)
         norm = ((const float *)fg_at(cx, program->scalars))[FG_RT_S_NORM];
     memcpy(&result->loss, fg_at(cx, program->loss), sizeof result->loss);
@@ -85,8 +114,8 @@ uint64_t fg_rt_touched_bytes(const FgRtCx *cx)
         return fg_checked_used_bytes(cx->checked);
     unsigned char resident[4096];
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), step = page * sizeof resident, touched = 0;
-    for (uint64_t at = 0; at < cx->mapped; at += step) {
-        uint64_t bytes = cx->mapped - at < step ? cx->mapped - at : step;
+    for (uint64_t at = 0; at < cx->host_at; at += step) { /* the plan's memory, not the host's */
+        uint64_t bytes = cx->host_at - at < step ? cx->host_at - at : step;
         if (mincore(cx->memory + at, (size_t)bytes, resident) != 0)
             return cx->bytes;
         for (uint64_t i = 0; i < bytes / page; i++)
@@ -105,13 +134,17 @@ static bool cx_open(FgRtGroup *group, uint32_t rank, char *error, size_t error_b
     cx->rank = rank;
     if (!map_memory(cx, error, error_bytes))
         return false;
+    if (group->options.poison)
+        memset(cx->memory + group->program->state_bytes, 0xff, (size_t)group->program->arena_bytes);
     if (group->options.profile) {
-        cx->profile = calloc((size_t)group->program->n_nodes + 1, sizeof *cx->profile);
+        if (!fg_fault_hits(group->options.fault, FG_FAULT_ALLOC, rank))
+            cx->profile = calloc((size_t)group->program->n_nodes + 1, sizeof *cx->profile);
         if (!cx->profile)
             goto no_memory;
     }
     if (group->options.checked) {
-        cx->checked = fg_checked_new(cx);
+        if (!fg_fault_hits(group->options.fault, FG_FAULT_ALLOC, rank))
+            cx->checked = fg_checked_new(cx);
         if (!cx->checked)
             goto no_memory;
     }
@@ -135,7 +168,7 @@ FgRtGroup *fg_rt_group_new(const FgRtProgram *program, FgWorld *world, const FgR
     FgRtGroup *group = calloc(1, sizeof *group);
     FgRtCx *ranks = calloc(program->ranks, sizeof *ranks);
     const FgCall **posted = calloc(program->ranks, sizeof *posted);
-    if (!group || !ranks || !posted) {
+    if (!group || !ranks || !posted || fg_fault_hits(options->fault, FG_FAULT_ALLOC, 0)) {
         snprintf(error, error_bytes, "out of memory");
         free(group);
         free(ranks);

@@ -81,6 +81,19 @@ void fg_host_clip_factor(FgRtCx *cx, uint64_t norm, uint64_t scalars, double cli
     current[FG_RT_S_FACTOR] = (float)(factor > 1.0 ? 1.0 : factor);
 }
 
+/* The bucket whose owned slice has elements first .. first + elements. */
+static const FgRtBucket *find_part(FgRtCx *cx, uint64_t index, uint64_t first, uint64_t elements)
+{
+    const FgRtProgram *program = cx->program;
+    uint64_t slice =
+        index < program->n_buckets ? program->buckets[index].elements / program->ranks : 0;
+    if (first <= slice && elements <= slice - first)
+        return &program->buckets[index];
+    fg_rt_raise(cx, "elements %" PRIu64 " to %" PRIu64 " are not in the slice of bucket %" PRIu64,
+                first, first + elements, index);
+    return NULL;
+}
+
 typedef struct AdamW {
     float factor, beta1, rest1, beta2, rest2, rate, correct1, correct2, eps, keep;
 } AdamW;
@@ -112,11 +125,12 @@ static void adamw_chunk(const AdamW *s, const float *grad, float *w, float *m, f
     }
 }
 
-void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1, uint64_t moment2,
-                   uint64_t shard, uint64_t scalars, uint64_t bucket, uint64_t elements,
-                   uint64_t grad_dt, uint64_t dt, uint64_t set)
+void fg_host_adamw_part(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1,
+                        uint64_t moment2, uint64_t shard, uint64_t scalars, uint64_t bucket,
+                        uint64_t first, uint64_t elements, uint64_t grad_dt, uint64_t dt,
+                        uint64_t set)
 {
-    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    const FgRtBucket *info = find_part(cx, bucket, first, elements);
     const float *values = (const float *)fg_at(cx, scalars) + set * FG_RT_SET;
     if (!info || values[FG_RT_S_VALID] == 0)
         return;
@@ -128,13 +142,24 @@ void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1,
     float *m = fg_at(cx, moment1), *v = fg_at(cx, moment2), scratch[FG_CHUNK];
     AdamW s = adamw_scalars(cx, values);
     for (uint32_t i = 0; i < info->n_params; i++) {
-        Piece piece = slice_piece(cx, info, i, elements);
+        Piece piece = slice_piece(cx, info, i, info->elements / cx->program->ranks);
         s.keep = piece.param->decay ? 1.0f - s.rate * values[FG_RT_S_DECAY] : 1.0f;
-        for (uint64_t at = piece.begin; at < piece.end; at += FG_CHUNK) {
-            uint64_t n = fg_min(FG_CHUNK, piece.end - at);
+        uint64_t begin = piece.begin > first ? piece.begin - first : 0; /* in the part */
+        uint64_t end = piece.end > first ? fg_min(piece.end - first, elements) : 0;
+        for (uint64_t at = begin; at < end; at += FG_CHUNK) {
+            uint64_t n = fg_min(FG_CHUNK, end - at);
             adamw_chunk(&s, fg_load(fg_at(cx, grad), grad_dt, at, n, scratch), w + at, m + at,
                         v + at, n);
             fg_store(fg_at(cx, shard), dt, at, n, w + at);
         }
     }
+}
+
+void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1, uint64_t moment2,
+                   uint64_t shard, uint64_t scalars, uint64_t bucket, uint64_t elements,
+                   uint64_t grad_dt, uint64_t dt, uint64_t set)
+{
+    if (find_bucket(cx, bucket, elements, cx->program->ranks))
+        fg_host_adamw_part(cx, grad, master, moment1, moment2, shard, scalars, bucket, 0, elements,
+                           grad_dt, dt, set);
 }

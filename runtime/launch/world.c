@@ -146,7 +146,7 @@ static void lose(FgWorld *world, FgPeer *peer)
     uint32_t rank = world->rank == 0 ? (uint32_t)(peer - world->peers) + 1 : 0;
     close(peer->fd);
     peer->fd = -1;
-    if (peer->left)
+    if (peer->left || world->leaving) /* of two that leave at once, one may not say so */
         return;
     if (rank == 0)
         world->rank0_gone = true;
@@ -218,6 +218,7 @@ void fg_world_leave(FgWorld *world)
         return;
     if (world->listening) {
         pthread_mutex_lock(&world->lock);
+        world->leaving = true;
         send_all(world, FG_WIRE_BYE, 0, NULL, 0);
         pthread_mutex_unlock(&world->lock);
         close(world->wake[1]);

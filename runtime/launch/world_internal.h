@@ -26,7 +26,8 @@ struct FgWorld {
     pthread_cond_t moved;
     pthread_t thread;
     bool listening;
-    int wake[2]; /* a pipe: closing its end stops the thread */
+    bool leaving; /* this process has ended well: whoever goes now does so too */
+    int wake[2];  /* a pipe: closing its end stops the thread */
     struct pollfd *waits;
     FgWireMessage message; /* the thread's */
     char doing[128];

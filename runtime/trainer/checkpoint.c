@@ -66,12 +66,13 @@ static bool write_manifest(const FgStore *store, const char *folder, const FgPro
                   "step_rows", (json_int_t)progress->step_rows, "seed", (json_int_t)progress->seed,
                   "masters", (int)fg_store_has_masters(store), "precision", program->precision,
                   "ranks", (int)program->ranks, "fingerprint", print);
-    FILE *stream = fopen(path, "w");
+    FILE *stream = fg_file_fault(fail, FG_FAULT_WRITE) ? NULL : fopen(path, "w");
     bool ok = manifest && stream && json_dumpf(manifest, stream, JSON_INDENT(2)) == 0 &&
-              fputc('\n', stream) != EOF && fflush(stream) == 0 && fsync(fileno(stream)) == 0;
+              fputc('\n', stream) != EOF && !fg_file_fault(fail, FG_FAULT_WRITE) &&
+              fflush(stream) == 0 && fsync(fileno(stream)) == 0;
     if (!ok)
         fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
-    if (stream && fclose(stream) != 0 && ok)
+    if (stream && (fclose(stream) != 0 || fg_file_fault(fail, FG_FAULT_WRITE)) && ok)
         ok = fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
     json_decref(manifest);
     free(print);
@@ -89,6 +90,8 @@ bool fg_checkpoint_save(const FgStore *store, FgWorld *world, const char *dir,
               write_files(store, world, made, fail) &&
               (!first || (write_manifest(store, made, progress, fail) &&
                           fg_shelf_put(dir, made, progress->step, &path, fail)));
+    if (!ok)
+        fg_tell(world, fail);
     if (!ok && first && made)
         fg_shelf_discard(made);
     ok = ok && fg_share_text(world, &path, fail);
@@ -116,6 +119,11 @@ static bool read_manifest(const char *folder, FgProgress *out, bool *out_masters
 {
     json_error_t error;
     char *path = fg_text("%s/manifest.json", folder);
+    if (fg_file_fault(fail, FG_FAULT_READ)) {
+        fg_fail(fail, "%s: cannot be read: %s", path, strerror(errno));
+        free(path);
+        return false;
+    }
     json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     const char *format = json_string_value(json_object_get(manifest, "format"));
     uint64_t version = 0;

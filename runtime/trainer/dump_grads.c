@@ -24,6 +24,8 @@ bool fg_dump_grads(const FgStore *store, FgWorld *world, const char *path, const
     }
     bool ok = (!first || made) && fg_share_text(world, &made, fail) &&
               fg_publish(store, world, made, tensors, n, fail);
+    if (!ok)
+        fg_tell(world, fail);
     if (first && made)
         ok = fg_output_end(made, path, ok, fail);
     *out_n = n;

@@ -1,6 +1,7 @@
 /* Messages and memory. Text is built by two passes of vsnprintf: measure, then write. */
 #include "runtime/trainer/fail.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,14 @@ bool fg_fail(FgFail *fail, const char *format, ...)
     fail->text = fg_textv(format, args);
     va_end(args);
     return false;
+}
+
+bool fg_file_fault(FgFail *fail, FgFaultKind kind)
+{
+    if (!fg_fault_hits(fail->fault, kind, fail->rank))
+        return false;
+    errno = kind == FG_FAULT_WRITE ? ENOSPC : EIO;
+    return true;
 }
 
 void fg_fail_add(FgFail *fail, const char *format, ...)

@@ -10,15 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/launch/fault.h"
+
 typedef struct FgFail {
-    char *text; /* owned; NULL while nothing failed */
+    char *text;     /* owned; NULL while nothing failed */
+    FgFault *fault; /* one that a test asks for, or NULL; not owned */
+    uint32_t rank;  /* of this process, or the first of its ranks */
 } FgFail;
+
+/* Whether the work with a file that comes next is to fail, errno set as if it had. */
+bool fg_file_fault(FgFail *fail, FgFaultKind kind);
 
 /* Records the message unless one is there already. Always returns false, for `return fg_fail(...)`.
  */
 bool fg_fail(FgFail *fail, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds to the message that is there, or starts one. */
 void fg_fail_add(FgFail *fail, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Forgets the message. */
 void fg_fail_clear(FgFail *fail);
 
 /* Zeroed memory for n items; aborts with a message when there is none or the size overflows. */

@@ -4,6 +4,7 @@
 
 #include "runtime/dtype.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,8 @@ static bool open_stream(FgFeed *feed, const FgOptions *options, FgFail *fail)
 static bool next_micro(FgFeed *feed, uint32_t micro, FgFail *fail)
 {
     uint64_t count = feed->rows * feed->seq;
+    if (fg_file_fault(fail, FG_FAULT_READ))
+        return fg_fail(fail, "%s: cannot be read: %s", feed->tokens.path, strerror(errno));
     if (feed->position + count + 1 > feed->tokens.n)
         feed->position = 0;
     for (uint32_t i = 0; i < feed->program->n_inputs; i++)

@@ -10,23 +10,6 @@ static FgRtCx *rank_cx(const FgLoop *loop, uint32_t rank)
     return fg_rt_group_rank(loop->group, rank);
 }
 
-static bool group_ok(const FgLoop *loop, FgFail *fail)
-{
-    FgRtStatus status = fg_rt_status(rank_cx(loop, loop->first));
-    if (status.ok)
-        return true;
-    if (!*status.call)
-        return fg_fail(fail, "%s", status.text);
-    if (status.node >= loop->program->n_nodes)
-        return fg_fail(fail, "rank %u, %s: %s", status.rank, status.call, status.text);
-    const FgRtNode *node = &loop->program->nodes[status.node];
-    if (!*node->file) /* a node that no source line stands for */
-        return fg_fail(fail, "rank %u, %s '%s', %s: %s", status.rank, node->op, node->name,
-                       status.call, status.text);
-    return fg_fail(fail, "rank %u, %s '%s' (%s:%u:%u), %s: %s", status.rank, node->op, node->name,
-                   node->file, node->line, node->col, status.call, status.text);
-}
-
 /* ---- what the ranks' threads do ---- */
 
 static void start_rank(void *cx, uint32_t rank)
@@ -134,7 +117,7 @@ void fg_loop_close(FgLoop *loop)
 bool fg_loop_start(FgLoop *loop, FgFail *fail)
 {
     fg_crew_run(loop->crew, start_rank, loop);
-    return group_ok(loop, fail);
+    return fg_store_ok(&loop->store, fail);
 }
 
 bool fg_loop_step(FgLoop *loop, FgFeed *feed, const FgRates *rates, FgFail *fail)
@@ -144,15 +127,15 @@ bool fg_loop_step(FgLoop *loop, FgFeed *feed, const FgRates *rates, FgFail *fail
     fg_crew_run(loop->crew, step_rank, loop);
     loop->need_prologue = false;
     loop->pending = loop->program->flush != NULL;
-    return group_ok(loop, fail);
+    return fg_store_ok(&loop->store, fail);
 }
 
 bool fg_loop_result(FgLoop *loop, FgRtResult *out_result, FgFail *fail)
 {
     for (uint32_t i = loop->n; i-- > 0;) /* all agree; that of the first is returned */
         if (!fg_rt_take_result(rank_cx(loop, loop->first + i), out_result))
-            return group_ok(loop, fail);
-    return group_ok(loop, fail);
+            return fg_store_ok(&loop->store, fail);
+    return fg_store_ok(&loop->store, fail);
 }
 
 bool fg_loop_flush(FgLoop *loop, FgFail *fail)
@@ -162,7 +145,7 @@ bool fg_loop_flush(FgLoop *loop, FgFail *fail)
     fg_crew_run(loop->crew, flush_rank, loop);
     loop->pending = false;
     loop->need_prologue = true;
-    return group_ok(loop, fail);
+    return fg_store_ok(&loop->store, fail);
 }
 
 uint64_t fg_loop_touched_bytes(const FgLoop *loop)

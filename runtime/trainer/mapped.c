@@ -12,14 +12,16 @@
 static bool map_open(FgMapped *out_map, const char *path, int fd, FgFail *fail)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0)
+    if (fg_file_fault(fail, FG_FAULT_READ) || fstat(fd, &info) != 0)
         return fg_fail(fail, "%s: cannot be read: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
         return fg_fail(fail, "%s: not a regular file", path);
     out_map->bytes = (size_t)info.st_size;
     if (out_map->bytes == 0)
         return true;
-    void *data = mmap(NULL, out_map->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = MAP_FAILED;
+    if (!fg_file_fault(fail, FG_FAULT_READ))
+        data = mmap(NULL, out_map->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return fg_fail(fail, "%s: cannot be mapped: %s", path, strerror(errno));
     out_map->data = data;
@@ -29,7 +31,7 @@ static bool map_open(FgMapped *out_map, const char *path, int fd, FgFail *fail)
 bool fg_map_file(FgMapped *out_map, const char *path, FgFail *fail)
 {
     *out_map = (FgMapped){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = fg_file_fault(fail, FG_FAULT_READ) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return fg_fail(fail, "%s: cannot be opened: %s", path, strerror(errno));
     bool ok = map_open(out_map, path, fd, fail);

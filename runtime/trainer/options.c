@@ -70,6 +70,8 @@ static const Row ROWS[] = {
     {TEXT, "--profile", "FILE", "write the time spent in each node as a table", FIELD(profile)},
     {FLAG, "--checked", NULL,
      "verify order, memory and declared effects of every call (host programs)", FIELD(checked)},
+    {FLAG, "--poison", NULL, "fill memory with NaN when it is released, and the arena at start",
+     FIELD(poison)},
     {FLAG, "--no-graph", NULL, "launch every call by itself, not whole steps (cuda programs)",
      FIELD(no_graph)},
     {TEXT, "--attention", "WORD", "library where it can (default), or builtin (cuda programs)",

@@ -24,7 +24,7 @@ typedef struct FgOptions {
     uint64_t join_s;       /* seconds that ranks wait for each other at start */
     double lr, min_lr, beta1, beta2, eps, weight_decay;
     FgLrShape lr_schedule;
-    bool checked, no_graph, deterministic, help, version;
+    bool checked, poison, no_graph, deterministic, help, version;
 } FgOptions;
 
 /* argv's strings are kept. False: a usage error. */

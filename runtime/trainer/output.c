@@ -41,7 +41,8 @@ char *fg_output_begin(const char *path, FgFail *fail)
     for (uint32_t i = 0; fd < 0; i++) {
         free(made);
         made = fg_text("%s.tmp-%ld-%u", target, (long)getpid(), i);
-        fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (!fg_file_fault(fail, FG_FAULT_WRITE))
+            fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
     }
@@ -66,7 +67,7 @@ bool fg_output_end(const char *made, const char *path, bool ok, FgFail *fail)
 {
     char *target = ok ? target_of(path, fail) : NULL;
     ok = target != NULL;
-    if (ok && rename(made, target) != 0)
+    if (ok && (fg_file_fault(fail, FG_FAULT_WRITE) || rename(made, target) != 0))
         ok = fg_fail(fail, "%s: cannot be renamed to %s: %s", made, path, strerror(errno));
     if (!ok)
         unlink(made);

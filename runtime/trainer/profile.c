@@ -1,31 +1,28 @@
-/* Times of all calls of the run, the first ones included. */
+/* Times of all calls of the run, the first ones included. A file appears when its table is whole;
+ * a device or a pipe is written to as it is. */
 #include "runtime/trainer/profile.h"
 
+#include "runtime/trainer/output.h"
+
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-FILE *fg_profile_open(const char *path, FgFail *fail)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    FILE *stream = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (stream)
-        return stream;
-    fg_fail(fail, "%s: cannot be created: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return NULL;
-}
-
-bool fg_profile_write(FILE *stream, const char *path, const FgRtProgram *program, const FgRtCx *cx,
-                      FgFail *fail)
+static bool is_stream(const char *path)
 {
     struct stat info;
-    if (fstat(fileno(stream), &info) == 0 && S_ISREG(info.st_mode) &&
-        ftruncate(fileno(stream), 0) != 0)
-        return fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+bool fg_profile_check(const char *path, FgFail *fail)
+{
+    return is_stream(path) || fg_output_check(path, fail);
+}
+
+static void put_table(FILE *stream, const FgRtProgram *program, const FgRtCx *cx)
+{
     fprintf(stream, "node\top\tcalls\tus\ttotal_us\tname\tplace\n");
     for (uint32_t i = 0; i < program->n_nodes; i++) {
         const FgRtNode *node = &program->nodes[i];
@@ -36,7 +33,31 @@ bool fg_profile_write(FILE *stream, const char *path, const FgRtProgram *program
                     (unsigned long long)calls, us / (double)calls, us, node->name, node->file,
                     node->line, node->col);
     }
-    if (fflush(stream) != 0)
-        return fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
-    return true;
+}
+
+static bool write_to(const char *at, const char *path, const FgRtProgram *program, const FgRtCx *cx,
+                     FgFail *fail)
+{
+    FILE *stream = fg_file_fault(fail, FG_FAULT_WRITE) ? NULL : fopen(at, "w");
+    bool ok = stream != NULL;
+    if (ok)
+        put_table(stream, program, cx);
+    ok = ok && !ferror(stream) && !fg_file_fault(fail, FG_FAULT_WRITE) && fflush(stream) == 0;
+    if (!ok)
+        fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
+    if (stream && fclose(stream) != 0 && ok)
+        ok = fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
+    return ok;
+}
+
+bool fg_profile_write(const char *path, const FgRtProgram *program, const FgRtCx *cx, FgFail *fail)
+{
+    if (is_stream(path))
+        return write_to(path, path, program, cx, fail);
+    char *made = fg_output_begin(path, fail);
+    bool ok = made && write_to(made, path, program, cx, fail);
+    if (made)
+        ok = fg_output_end(made, path, ok, fail);
+    free(made);
+    return ok;
 }

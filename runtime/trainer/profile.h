@@ -5,13 +5,10 @@
 #include "runtime/driver.h"
 #include "runtime/trainer/fail.h"
 
-#include <stdio.h>
-
 /* A table, tabs between columns, one row a node that was called, in the program's order: node, op,
  * calls, microseconds a call, microseconds in all, name, place in the model. */
-bool fg_profile_write(FILE *stream, const char *path, const FgRtProgram *program, const FgRtCx *cx,
-                      FgFail *fail);
-/* Opens the file before the run, as it is; the table then replaces what it holds. */
-FILE *fg_profile_open(const char *path, FgFail *fail);
+bool fg_profile_write(const char *path, const FgRtProgram *program, const FgRtCx *cx, FgFail *fail);
+/* Before the run: whether the file can be written. What it holds stays until the table is whole. */
+bool fg_profile_check(const char *path, FgFail *fail);
 
 #endif

@@ -18,6 +18,18 @@ bool fg_meet(FgWorld *world, FgFail *fail)
     return fg_world_barrier(world) || fg_fail(fail, "%s", fg_world_failure(world));
 }
 
+/* Of several processes, the message says which one it comes from. */
+void fg_tell(FgWorld *world, FgFail *fail)
+{
+    const FgPlace *place = fg_world_place(world);
+    if (place->ranks > 1 && strncmp(fail->text, "rank ", 5) != 0) {
+        char *text = fg_text("rank %u: %s", place->rank, fail->text);
+        fg_fail_clear(fail);
+        fail->text = text;
+    }
+    fg_world_fail(world, fail->text);
+}
+
 bool fg_share_text(FgWorld *world, char **text, FgFail *fail)
 {
     uint64_t bytes = *text ? strlen(*text) + 1 : 0;
@@ -62,7 +74,8 @@ static bool put_here(const FgStore *store, FgTensorFile *file, const FgPublished
             fg_store_get_working(store, tensor->param, first, count, buffer);
         else
             fg_store_get(store, tensor->param, tensor->part, first, count, buffer);
-        if (!fg_tensor_file_put(file, index, first * item, buffer, (size_t)count * item, fail))
+        if (!fg_store_ok(store, fail) ||
+            !fg_tensor_file_put(file, index, first * item, buffer, (size_t)count * item, fail))
             return false;
     }
     return true;

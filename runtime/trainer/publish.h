@@ -20,6 +20,9 @@ bool fg_publish(const FgStore *store, FgWorld *world, const char *path, const Fg
 
 /* Every process gets rank 0's *text (owned; the others' are set). False: the run has failed. */
 bool fg_share_text(FgWorld *world, char **text, FgFail *fail);
+/* Ends the run of all processes with this one's failure, before what the others may be working on
+ * is removed. */
+void fg_tell(FgWorld *world, FgFail *fail);
 /* Waits for all processes; false when the run has failed, with what ended it. */
 bool fg_meet(FgWorld *world, FgFail *fail);
 /* Whether this process is rank 0's, which does what is to be done once. */

@@ -3,10 +3,12 @@
 #include "runtime/trainer/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *fg_bytes_words(uint64_t bytes)
@@ -48,6 +50,7 @@ static uint64_t count_elements(const FgRtProgram *program)
 bool fg_report_open(FgReport *out_report, FILE *stream, const FgOptions *options, FgFail *fail)
 {
     *out_report = (FgReport){.stream = stream,
+                             .log = -1,
                              .log_path = options->log,
                              .steps = options->steps,
                              .print_every = options->print_every};
@@ -56,8 +59,9 @@ bool fg_report_open(FgReport *out_report, FILE *stream, const FgOptions *options
     out_report->live = isatty(fileno(stream)) == 1;
     if (!options->log)
         return true;
-    out_report->log = fopen(options->log, "a");
-    return out_report->log ||
+    if (!fg_file_fault(fail, FG_FAULT_WRITE))
+        out_report->log = open(options->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return out_report->log >= 0 ||
            fg_fail(fail, "%s: cannot be opened: %s", options->log, strerror(errno));
 }
 
@@ -65,9 +69,9 @@ void fg_report_close(FgReport *report)
 {
     if (report->line_open)
         fputc('\n', report->stream);
-    if (report->log)
-        fclose(report->log);
-    *report = (FgReport){0};
+    if (report->log >= 0)
+        close(report->log);
+    *report = (FgReport){.log = -1};
 }
 
 static json_t *number(double x)
@@ -75,14 +79,36 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* What a disk that is full took of a line is cut off again. */
+static bool put_line(int fd, const char *line, FgFail *fail)
+{
+    size_t bytes = strlen(line), done = 0;
+    while (done < bytes) {
+        ssize_t n = fg_file_fault(fail, FG_FAULT_WRITE) ? -1 : write(fd, line + done, bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    struct stat info;
+    int why = errno;
+    if (done < bytes && done && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+        ftruncate(fd, info.st_size - (off_t)done) == 0)
+        done = 0;
+    errno = why;
+    return done == bytes;
+}
+
 /* Takes the record. */
 static bool append(FgReport *report, json_t *record, FgFail *fail)
 {
-    bool ok = true;
-    if (report->log)
-        ok = record && json_dumpf(record, report->log, JSON_COMPACT) == 0 &&
-             fputc('\n', report->log) != EOF && fflush(report->log) == 0;
+    char *text = report->log >= 0 ? json_dumps(record, JSON_COMPACT) : NULL;
+    char *line = text ? fg_text("%s\n", text) : NULL;
+    bool ok = report->log < 0 || (line && put_line(report->log, line, fail));
     json_decref(record);
+    free(text);
+    free(line);
     return ok || fg_fail(fail, "%s: cannot be written: %s", report->log_path, strerror(errno));
 }
 

@@ -1,8 +1,8 @@
 /* What the user sees of a run: lines on a stream, JSON objects in a log.
  *
  * On a terminal the line of the current step is rewritten in place; elsewhere each step is a line
- * of its own. Log records are flushed one by one and only ever appended. Only rank 0's process
- * reports: the others' reports have no stream and say nothing. */
+ * of its own. Log records are written one by one, each whole or not at all, and only appended. Only
+ * rank 0's process reports: the others' reports have no stream and say nothing. */
 #ifndef FG_RUNTIME_TRAINER_REPORT_H
 #define FG_RUNTIME_TRAINER_REPORT_H
 
@@ -12,7 +12,7 @@
 
 typedef struct FgReport {
     FILE *stream; /* for people; not owned; NULL: silent */
-    FILE *log;    /* owned; NULL without --log */
+    int log;      /* a descriptor, owned; -1 without --log */
     const char *log_path;
     bool live;      /* the stream is a terminal */
     bool line_open; /* a live line stands there */

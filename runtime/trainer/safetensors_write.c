@@ -96,7 +96,7 @@ static bool put_at(int fd, const char *path, uint64_t at, const void *data, size
 {
     const char *from = data;
     while (bytes) {
-        ssize_t n = pwrite(fd, from, bytes, (off_t)at);
+        ssize_t n = fg_file_fault(fail, FG_FAULT_WRITE) ? -1 : pwrite(fd, from, bytes, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -119,13 +119,14 @@ bool fg_tensor_file_create(const char *path, const FgTensorOut *tensors, uint32_
     for (uint32_t i = 0; i < n; i++)
         all += placed[i].bytes;
     if (ok) {
-        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (!fg_file_fault(fail, FG_FAULT_WRITE))
+            fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         ok = fd >= 0 || cannot(path, "created", fail);
     }
     ok = ok && put_at(fd, path, 0, head, (size_t)bytes, fail);
-    if (ok && ftruncate(fd, (off_t)all) != 0)
+    if (ok && (fg_file_fault(fail, FG_FAULT_WRITE) || ftruncate(fd, (off_t)all) != 0))
         ok = cannot(path, "written", fail);
-    if (fd >= 0 && close(fd) != 0 && ok)
+    if (fd >= 0 && (close(fd) != 0 || fg_file_fault(fail, FG_FAULT_WRITE)) && ok)
         ok = cannot(path, "written", fail);
     free(head);
     free(placed);
@@ -139,7 +140,7 @@ FgTensorFile *fg_tensor_file_open(const char *path, const FgTensorOut *tensors, 
     uint64_t at = 0;
     char *head = head_of(placed, n, &at);
     FgTensorFile *file = NULL;
-    int fd = head ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    int fd = head && !fg_file_fault(fail, FG_FAULT_WRITE) ? open(path, O_WRONLY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         file = fg_new(1, sizeof *file);
         *file = (FgTensorFile){fg_text("%s", path), fd, fg_new(n, 8), fg_new(n, 8)};
@@ -166,8 +167,9 @@ bool fg_tensor_file_close(FgTensorFile *file, FgFail *fail)
 {
     if (!file)
         return true;
-    bool ok = fsync(file->fd) == 0 || cannot(file->path, "written", fail);
-    if (close(file->fd) != 0 && ok)
+    bool ok = (!fg_file_fault(fail, FG_FAULT_WRITE) && fsync(file->fd) == 0) ||
+              cannot(file->path, "written", fail);
+    if ((close(file->fd) != 0 || fg_file_fault(fail, FG_FAULT_WRITE)) && ok)
         ok = cannot(file->path, "written", fail);
     free(file->path);
     free(file->offsets);

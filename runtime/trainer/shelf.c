@@ -89,7 +89,7 @@ char *fg_shelf_newest(const char *dir, FgFail *fail)
 {
     if (has_manifest(dir))
         return fg_text("%s", dir);
-    DIR *stream = opendir(dir);
+    DIR *stream = fg_file_fault(fail, FG_FAULT_READ) ? NULL : opendir(dir);
     if (!stream) {
         fg_fail(fail, "%s: cannot be read: %s", dir, strerror(errno));
         return NULL;
@@ -187,7 +187,7 @@ static bool make_folders(const char *folder, FgFail *fail)
             ok = mkdir(path, 0777) == 0 || errno == EEXIST;
             *c = '/';
         }
-    ok = ok && (mkdir(path, 0777) == 0 || errno == EEXIST);
+    ok = ok && !fg_file_fault(fail, FG_FAULT_WRITE) && (mkdir(path, 0777) == 0 || errno == EEXIST);
     if (!ok)
         fg_fail(fail, "%s: cannot be created: %s", folder, strerror(errno));
     free(path);
@@ -198,7 +198,8 @@ static bool lock(FgShelf *shelf, FgFail *fail)
 {
     char *path = fg_text("%s/.lock", shelf->dir);
     bool ok = true;
-    shelf->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    shelf->lock =
+        fg_file_fault(fail, FG_FAULT_WRITE) ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (shelf->lock < 0) {
         ok = fg_fail(fail, "%s: cannot be opened: %s", path, strerror(errno));
     } else if (flock(shelf->lock, LOCK_EX | LOCK_NB) != 0) {
@@ -276,7 +277,7 @@ char *fg_shelf_begin(const char *dir, uint64_t step, FgFail *fail)
     for (uint32_t i = 0;; i++) {
         char *made =
             fg_text("%s/.tmp-step-%06llu-%ld-%u", dir, (unsigned long long)step, (long)getpid(), i);
-        if (mkdir(made, 0777) == 0)
+        if (!fg_file_fault(fail, FG_FAULT_WRITE) && mkdir(made, 0777) == 0)
             return made;
         if (errno != EEXIST) {
             fg_fail(fail, "%s: cannot be created: %s", made, strerror(errno));
@@ -287,8 +288,10 @@ char *fg_shelf_begin(const char *dir, uint64_t step, FgFail *fail)
     }
 }
 
-static bool exchange(const char *a, const char *b)
+static bool exchange(const char *a, const char *b, FgFail *fail)
 {
+    if (fg_file_fault(fail, FG_FAULT_WRITE))
+        return false;
 #ifdef RENAME_EXCHANGE
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0;
 #else
@@ -310,10 +313,10 @@ static bool put_by_renames(const char *dir, const char *made, const char *path, 
         aside =
             fg_text("%s/.old-step-%06llu-%ld-%u", dir, (unsigned long long)step, (long)getpid(), i);
     }
-    bool ok = rename(path, aside) == 0;
+    bool ok = !fg_file_fault(fail, FG_FAULT_WRITE) && rename(path, aside) == 0;
     if (!ok) {
         fg_fail(fail, "%s: cannot be replaced: %s", path, strerror(errno));
-    } else if (rename(made, path) != 0) {
+    } else if (fg_file_fault(fail, FG_FAULT_WRITE) || rename(made, path) != 0) {
         ok = fg_fail(fail, "%s: cannot be renamed to %s: %s", made, path, strerror(errno));
         if (rename(aside, path) != 0)
             fg_fail_add(fail, "; the checkpoint that was there lies in %s", aside);
@@ -329,11 +332,11 @@ static bool put(const char *dir, const char *made, const char *path, uint64_t st
 {
     struct stat info;
     if (lstat(path, &info) != 0)
-        return rename(made, path) == 0 ||
+        return (!fg_file_fault(fail, FG_FAULT_WRITE) && rename(made, path) == 0) ||
                fg_fail(fail, "%s: cannot be renamed to %s: %s", made, path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return fg_fail(fail, "%s: is no folder and stays as it is; move it away", path);
-    if (!exchange(made, path))
+    if (!exchange(made, path, fail))
         return put_by_renames(dir, made, path, step, fail);
     sync_folder(dir);
     fg_shelf_discard(made); /* which is the old one now */

@@ -61,6 +61,25 @@ void fg_store_close(FgStore *store)
     *store = (FgStore){0};
 }
 
+bool fg_store_ok(const FgStore *store, FgFail *fail)
+{
+    uint32_t first, n;
+    fg_rt_group_ranks(store->group, &first, &n);
+    FgRtStatus status = fg_rt_status(fg_rt_group_rank(store->group, first));
+    if (status.ok)
+        return true;
+    if (!*status.call)
+        return fg_fail(fail, "%s", status.text);
+    if (status.node >= store->program->n_nodes)
+        return fg_fail(fail, "rank %u, %s: %s", status.rank, status.call, status.text);
+    const FgRtNode *node = &store->program->nodes[status.node];
+    if (!*node->file) /* a node that no source line stands for */
+        return fg_fail(fail, "rank %u, %s '%s', %s: %s", status.rank, node->op, node->name,
+                       status.call, status.text);
+    return fg_fail(fail, "rank %u, %s '%s' (%s:%u:%u), %s: %s", status.rank, node->op, node->name,
+                   node->file, node->line, node->col, status.call, status.text);
+}
+
 bool fg_store_is_used(const FgStore *store, uint32_t param)
 {
     return store->program->params[param].bucket != UINT32_MAX;

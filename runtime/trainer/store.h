@@ -25,6 +25,8 @@ void fg_store_close(FgStore *store);
  * and returns how many there are in one piece, at most `most`; 0: no more. */
 uint64_t fg_store_here(const FgStore *store, uint32_t param, uint64_t *first, uint64_t most);
 
+/* Whether what is read can be believed: nothing has failed. */
+bool fg_store_ok(const FgStore *store, FgFail *fail);
 bool fg_store_is_used(const FgStore *store, uint32_t param);
 /* It has moments: it is updated. */
 bool fg_store_is_trained(const FgStore *store, uint32_t param);

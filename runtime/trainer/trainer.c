@@ -34,7 +34,6 @@ typedef struct Run {
     FgReport report;
     FgProgress progress;
     FgShelf shelf; /* with --save, in rank 0's process */
-    FILE *profile; /* with --profile, in rank 0's process; owned */
     Given given[FG_RT_MOST_RESULTS];
     uint64_t n_given, n_taken; /* steps of this run */
     double taken_ms;           /* when the last result came */
@@ -63,7 +62,7 @@ static bool open_outputs(Run *run, FgFail *fail)
         return true;
     if (options->dump_grads && !fg_output_check(options->dump_grads, fail))
         return false;
-    if (options->profile && !(run->profile = fg_profile_open(options->profile, fail)))
+    if (options->profile && !fg_profile_check(options->profile, fail))
         return false;
     if (!options->save)
         return true;
@@ -156,11 +155,13 @@ static bool open_run(Run *run, FgFail *fail)
 {
     FgOptions *options = &run->options;
     FgRtOptions rt = {.checked = options->checked,
+                      .poison = options->poison,
                       .profile = options->profile != NULL,
                       .no_graph = options->no_graph,
                       .builtin_attention = strcmp(options->attention, "builtin") == 0,
                       .gemm_cache = options->gemm_cache,
-                      .deterministic = options->deterministic};
+                      .deterministic = options->deterministic,
+                      .fault = fail->fault};
     if (options->dump_grads)
         options->steps = 1;
     if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
@@ -317,11 +318,17 @@ static void report_end(Run *run)
     char *arena = fg_bytes_words(program->arena_bytes);
     char *reserved = fg_bytes_words(program->reserved_bytes);
     char *measured = fg_bytes_words(fg_loop_touched_bytes(&run->loop));
+    uint64_t offloaded = program->host_state_bytes + program->host_arena_bytes;
     fg_report_line(&run->report,
                    "memory   planned %s a rank (states %s, arena %s%s%s), measured %s%s", planned,
                    states, arena, program->reserved_bytes ? ", reserved " : "",
                    program->reserved_bytes ? reserved : "", measured,
                    fg_rt_kind()->process_a_rank ? "" : " (resident pages)");
+    if (offloaded) {
+        char *host = fg_bytes_words(offloaded);
+        fg_report_line(&run->report, "         beside it %s of host memory a rank", host);
+        free(host);
+    }
     if (run->n_taken > 1)
         fg_report_line(
             &run->report,
@@ -356,8 +363,9 @@ static bool finish(Run *run, FgFail *fail)
         return false;
     if (options->save && run->n_given && !save(run, fail))
         return false;
-    if (run->profile && !fg_profile_write(run->profile, options->profile, run->program,
-                                          fg_rt_group_rank(run->loop.group, run->loop.first), fail))
+    if (options->profile && fg_is_first(run->world) &&
+        !fg_profile_write(options->profile, run->program,
+                          fg_rt_group_rank(run->loop.group, run->loop.first), fail))
         return false;
     report_end(run);
     return fg_meet(run->world, fail);
@@ -373,22 +381,32 @@ static void let_signals_be(Run *run)
     pthread_sigmask(SIG_SETMASK, &run->old_signals, NULL);
 }
 
+/* How often the event was met that a fault was asked for at: what a test counts. The process of
+ * that rank says it, whoever reports. */
+static void report_fault(const Run *run, const FgFault *fault)
+{
+    if (fault && fg_rt_group_rank(run->loop.group, fault->rank))
+        fprintf(stderr, "fault    none came: rank %u had %llu of the kind %s\n", fault->rank,
+                (unsigned long long)atomic_load(&fault->seen), fg_fault_name(fault->kind));
+}
+
 static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *world,
-                 const char *name)
+                 FgFault *fault, const char *name)
 {
     Run run = {.program = program, .options = *options, .world = world, .saved_step = UINT64_MAX};
-    FgFail fail = {0};
+    FgFail fail = {.fault = fault, .rank = fg_world_place(world)->rank};
     sigemptyset(&run.stop_signals);
     sigaddset(&run.stop_signals, SIGINT);
     sigaddset(&run.stop_signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &run.stop_signals, &run.old_signals);
     bool ok = open_run(&run, &fail) && all_steps(&run, &fail) && finish(&run, &fail);
     int status = !ok ? 1 : run.stopped_by && !options->save ? 128 + run.stopped_by : 0;
-    if (!ok)
-        fg_world_fail(world, fail.text); /* the others wait for this process */
+    if (ok) {
+        report_fault(&run, fault);
+    } else {
+        fg_tell(world, &fail); /* the others wait for this process */
+    }
     fg_report_close(&run.report);
-    if (run.profile)
-        fclose(run.profile); /* flushed when it was written */
     fg_shelf_close(&run.shelf);
     if (!ok && fg_world_tells(world))
         fprintf(stderr, "%s: error: %s\n", name, fg_world_failure(world));
@@ -424,10 +442,19 @@ int fg_trainer_main(const FgRtProgram *program, int argc, char **argv)
             (unsigned long long)program->fingerprint, program->abi);
     if (options.help || options.version)
         return fflush(stdout) == 0 ? 0 : 1;
+    const char *asked = getenv("FG_FAULT"); /* docs/runtime.md: for tests */
+    FgFault fault;
+    if (asked && !fg_fault_parse(&fault, asked)) {
+        fprintf(stderr,
+                "%s: FG_FAULT is '%s'; it is KIND:N or KIND:N:RANK, KIND one of alloc, "
+                "collective, copy, launch, read, write\n",
+                name, asked);
+        return 2;
+    }
     int status = 0;
     FgWorld *world = fg_start(program, &options, argv, &status, &fail);
     if (world)
-        status = train(program, &options, world, name);
+        status = train(program, &options, world, asked ? &fault : NULL, name);
     else if (fail.text && *fail.text)
         fprintf(stderr, "%s: error: %s\n", name, fail.text);
     fg_world_leave(world);

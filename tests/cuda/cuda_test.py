@@ -384,13 +384,22 @@ def big_profile(run):
              os.path.join(run.logs, "profile-1b.tsv"), limit=120)  # fmt: skip
 
 
-def sanitizer(run):
+def poisoned(run):
+    """Released memory filled with NaN, by nodes of the captured step, changes no bit; --no-graph makes the same calls one by one."""
+    logs = [run.path(f"poison-{x}.jsonl") for x in "abc"]
+    for log, more in zip(logs, ([], ["--poison"], ["--poison", "--no-graph"])):
+        run.call(run.path("tiny-one"), "--data", run.path("tiny.bin"), "--steps", 4, "--deterministic", "--log", log, *more, limit=60, gpu=0)
+    a, b, c = ([(row["loss"], row["grad_norm"]) for row in read_log(log).values()] for log in logs)
+    require(len(a) == 4 and a == b == c, f"{a}\n{b}\n{c}")
+
+
+def sanitizer(run, name):
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         print("  compute-sanitizer is not here: not run")
         return
-    said, _ = run.call(tool, "--error-exitcode", "9", run.path("tiny-one"), "--data", run.path("tiny.bin"), "--steps", 2, "--no-graph",
-                       limit=120, gpu=0)  # fmt: skip
+    said, _ = run.call(tool, "--tool", name, "--error-exitcode", "9", run.path("tiny-one"), "--data", run.path("tiny.bin"), "--steps", 2,
+                       "--no-graph", limit=120, gpu=0)  # fmt: skip
     print("  " + said.strip().split("\n")[-1])
 
 
@@ -447,7 +456,9 @@ def execute(args):
     units(run, cases)
     if args.only in "oracle zero3":
         all_oracles(run, cases)
-    cases.run("compute-sanitizer, tiny-one", sanitizer, run)
+    cases.run("poisoned memory, tiny-one", poisoned, run)
+    for tool in ("memcheck", "racecheck", "synccheck"):
+        cases.run(f"compute-sanitizer {tool}, tiny-one", sanitizer, run, tool)
     if run.gpus >= 2:
         two_gpus(run, cases)
     shutil.rmtree(folder, ignore_errors=True)

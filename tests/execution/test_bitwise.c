@@ -12,6 +12,7 @@
 #include "frontend/machine.h"
 #include "frontend/model.h"
 #include "passes/compile.h"
+#include "passes/lower.h"
 #include "runtime/trainer/loop.h"
 #include "runtime/trainer/weights.h"
 
@@ -20,6 +21,7 @@
 
 #define MODELS 24
 #define STEPS 3
+#define OFFLOADED 18
 
 typedef struct Setup {
     FgArena *arena;
@@ -27,6 +29,8 @@ typedef struct Setup {
     FgMachine machine;
     FgNumerics numerics;
     FgRecompute recompute;
+    uint32_t offload;
+    bool offload_auto;
     const char *folder;
     uint64_t seed;
 } Setup;
@@ -45,8 +49,11 @@ static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
     FgCompiled out = {0};
     FgModule *graph =
         fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
-    FgCompileOptions how = {
-        .schedule = schedule, .recompute = s->recompute, .memory_bytes = memory};
+    FgCompileOptions how = {.schedule = schedule,
+                            .recompute = s->recompute,
+                            .memory_bytes = memory,
+                            .offload = s->offload,
+                            .offload_auto = s->offload_auto};
     if (graph && !fg_compile(s->arena, graph, &s->machine, &s->numerics, &how, &out))
         out.module = NULL;
     return out;
@@ -183,7 +190,7 @@ static Setup make_setup(uint64_t seed)
     s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
     s.numerics.vocab = random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED;
     s.numerics.chunk = s.numerics.vocab == FG_VOCAB_SHARDED ? 1 + random_below(&random, 9) : 0;
-    s.recompute = random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    s.recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1);
     FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
     fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));
     const char *error = "";
@@ -220,6 +227,144 @@ static void schedules_agree(int *failures)
     }
 }
 
+/* Keeps some buckets over the micro-steps, and lets some first gathers run round the period. */
+static void carry_some(FgModule *m, Random *random)
+{
+    FgPlan *plan = m->plan;
+    bool micro_steps = m->numerics.accumulate > 1, rounds = !(m->numerics.clip > 0);
+    uint32_t n = 0;
+    for (uint32_t i = 0, end; i < plan->gathers.len; i = end) {
+        FgPlanGather g = plan->gathers.data[i];
+        for (end = i + 1; end < plan->gathers.len && plan->gathers.data[end].bucket == g.bucket;)
+            end++;
+        if (micro_steps && random_below(random, 2)) {
+            g.keep = true;
+            g.last_use = plan->gathers.data[end - 1].last_use;
+        }
+        g.round = rounds && (g.keep || !micro_steps) && random_below(random, 2);
+        g.ahead = random_below(random, 4);
+        plan->gathers.data[n++] = g;
+        for (uint32_t k = i + 1; k < end && !g.keep; k++)
+            plan->gathers.data[n++] = plan->gathers.data[k];
+    }
+    plan->gathers.len = n;
+}
+
+/* Does a forward node stand in backward again? */
+static bool runs_twice(const FgModule *m)
+{
+    for (uint32_t i = 0; i < m->nodes.len; i++) {
+        const FgNode *node = &m->nodes.data[i];
+        if (node->phase == FG_PHASE_BACKWARD && node->origin != FG_NO_ID &&
+            (node->op == FG_OP_linear || node->op == FG_OP_attention || node->op == FG_OP_rmsnorm ||
+             node->op == FG_OP_layernorm) &&
+            m->nodes.data[node->origin].op == node->op) /* no gradient is one of these */
+            return true;
+    }
+    return false;
+}
+
+/* Does the program carry a gathered copy over the border of a function? */
+static bool carries(const FgModule *m)
+{
+    for (uint32_t v = 0; v < m->values.len; v++)
+        if (fg_is_carried(m, v))
+            return true;
+    return false;
+}
+
+/* Is it the head of a sharded vocabulary, which makes logits once, a piece at a time? */
+static bool is_sharded_head(const FgModule *m, const FgNode *node)
+{
+    if (node->op != FG_OP_linear)
+        return false;
+    const FgValue *weight = &m->values.data[node->operands[1]];
+    return weight->kind == FG_VALUE_PARAM && m->params.data[weight->index].sharded;
+}
+
+/* Such a head runs once, and so does what it reads: its gradient is made in the same piece. */
+static bool *nodes_of_heads(FgArena *arena, const FgModule *m)
+{
+    bool *out = FG_NEW_ARRAY(arena, bool, m->nodes.len + 1);
+    for (uint32_t i = 0; i < m->nodes.len; i++) {
+        const FgNode *node = &m->nodes.data[i];
+        for (bool next = is_sharded_head(m, node); next;) {
+            const FgValue *x = &m->values.data[node->operands[0]];
+            out[node->id] = true;
+            next = x->kind == FG_VALUE_RESULT;
+            if (next)
+                node = &m->nodes.data[x->def];
+            out[node->id] = true;
+            next = next && fg_op_has(node->op, FG_OPF_VIEW);
+        }
+    }
+    return out;
+}
+
+/* The ZeRO-3 plan with a random set of forward nodes recomputed, borders and cascades among them,
+ * and random copies carried, lowered and proved. False after errors. */
+static bool random_set(Setup *s, Random *random, FgCompiled *out)
+{
+    const char *text = random_model(s->arena, s->seed);
+    FgModelOptions options = {.numerics = s->numerics};
+    FgModule *m = fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
+    FgPassManager pm = {.arena = s->arena, .machine = &s->machine, .budget = UINT64_MAX};
+    if (!m || !fg_run_passes(&pm, m, FG_PIPELINE_GRAPH))
+        return false;
+    FgIdVec some = {0};
+    const bool *head = nodes_of_heads(s->arena, m);
+    const FgIdVec *order = &fg_func(m, "step")->order;
+    for (uint32_t id = 0; id < m->nodes.len; id++) {
+        const FgNode *node = fg_node(m, id);
+        bool stands = false, can = node->phase == FG_PHASE_FORWARD && node->n_results > 0 &&
+                                   !fg_op_has(node->op, FG_OPF_CONSTANT) &&
+                                   node->op != FG_OP_cross_entropy && node->op != FG_OP_loss_seed;
+        can = can && !head[id];
+        for (uint32_t i = 0; i < order->len && can; i++)
+            stands = stands || order->data[i] == id;
+        if (stands && node->results[0] != m->loss && random_below(random, 2))
+            fg_vec_push(s->arena, &some, id);
+    }
+    FgModule *again = fg_module_clone(m, s->arena);
+    again->plan = FG_NEW(s->arena, FgPlan);
+    *again->plan = (FgPlan){.name = "random", .recompute = FG_RECOMPUTE_SELECTIVE};
+    fg_plan_set_recomputed(again->plan, s->arena, &some);
+    if (!fg_run_passes(&pm, again, "recompute"))
+        return false;
+    m->plan = fg_plan_fixed(again, s->arena, "random", FG_RECOMPUTE_SELECTIVE);
+    carry_some(m, random);
+    FgProof proof;
+    *out = (FgCompiled){.module = m, .memory_bytes = 1u << 30};
+    return fg_run_passes(&pm, m, FG_PIPELINE_LOWER) && fg_module_verify(m) &&
+           fg_check(s->arena, m, UINT64_MAX, &proof);
+}
+
+static void random_levers_agree(int *failures)
+{
+    uint32_t grown = 0, carried = 0;
+    for (uint64_t seed = 201; seed <= 200 + MODELS / 3 && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        Random random = {seed};
+        s.recompute = FG_RECOMPUTE_NONE;
+        FgCompiled none = compile(&s, FG_SCHEDULE_ZERO3, UINT64_MAX), some = {0};
+        CHECK(none.module && random_set(&s, &random, &some));
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        grown += runs_twice(some.module);
+        carried += carries(some.module);
+        Outcome a = run(&s, &none, "none", false), b = run(&s, &some, "some", true);
+        CHECK(a.ok && b.ok);
+        CHECK_EQ_U64(a.hash, b.hash);
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+    CHECK(grown > MODELS / 8 && carried > MODELS / 12);
+}
+
 /* Recomputation changes no bit either. */
 static void recompute_agrees(int *failures)
 {
@@ -229,17 +374,69 @@ static void recompute_agrees(int *failures)
         FgCompiled none = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
         s.recompute = FG_RECOMPUTE_FULL;
         FgCompiled full = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
-        CHECK(none.module && full.module);
+        s.recompute = FG_RECOMPUTE_AUTO;
+        FgCompiled least = compile(&s, FG_SCHEDULE_COMPILED, 1); /* fits nothing: the floor */
+        uint64_t floor = least.ledger.peak_bytes + least.reserved_bytes;
+        uint64_t spare = none.ledger.peak_bytes - least.ledger.peak_bytes;
+        FgCompiled tight = compile(&s, FG_SCHEDULE_COMPILED, floor + spare / 3);
+        CHECK(none.module && full.module && tight.module);
         if (*failures) {
             say_errors(&s);
             return;
         }
         Outcome a = run(&s, &none, "none", false), b = run(&s, &full, "full", true);
-        CHECK(a.ok && b.ok);
+        Outcome c = run(&s, &tight, "auto", true);
+        CHECK(a.ok && b.ok && c.ok);
         CHECK_EQ_U64(a.hash, b.hash);
+        CHECK_EQ_U64(a.hash, c.hash);
         fg_temp_dir_remove(s.arena, s.folder);
         fg_arena_free(s.arena);
     }
 }
 
-UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees})
+/* Nor does host memory, whatever lies there: any set of classes, whole or as much as the memory
+ * asks for, under every schedule. */
+static void offload_agrees(int *failures)
+{
+    uint32_t stashes = 0, parts = 0, automatic = 0;
+    for (uint64_t seed = 201; seed < 201 + OFFLOADED && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        FgCompiled none = compile(&s, FG_SCHEDULE_MINIMUM, UINT64_MAX);
+        s.offload = 1 + (uint32_t)(seed % FG_OFFLOAD_ALL);
+        FgCompiled some = compile(&s, (FgSchedule)(seed % 3), UINT64_MAX);
+        s.offload = FG_OFFLOAD_ALL;
+        FgCompiled all = compile(&s, (FgSchedule)((seed + 1) % 3), UINT64_MAX);
+        s.offload = FG_OFFLOAD_NONE;
+        s.offload_auto = true;
+        FgCompiled half =
+            compile(&s, FG_SCHEDULE_COMPILED, none.ledger.peak_bytes + none.reserved_bytes - 4096);
+        CHECK(none.module && some.module && all.module);
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        Outcome a = run(&s, &none, "none", false), b = run(&s, &some, "some", true);
+        Outcome c = run(&s, &all, "all", true);
+        CHECK(a.ok && b.ok && c.ok);
+        CHECK_EQ_U64(a.hash, b.hash);
+        CHECK_EQ_U64(a.hash, c.hash);
+        CHECK(all.ledger.host_bytes > 0 && none.ledger.host_bytes == 0);
+        if (half.module) {
+            Outcome d = run(&s, &half, "half", true);
+            CHECK(d.ok && half.offload);
+            CHECK_EQ_U64(a.hash, d.hash);
+            automatic++;
+        }
+        stashes += all.module->plan->stashes.len;
+        for (uint32_t i = 0; i < all.module->plan->buckets.len; i++)
+            parts += all.module->plan->buckets.data[i].pieces > 1;
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+    CHECK(stashes > OFFLOADED && parts > OFFLOADED && automatic > OFFLOADED / 2);
+}
+
+UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees},
+          {"random_levers_agree", random_levers_agree}, {"offload_agrees", offload_agrees})

@@ -97,6 +97,23 @@ class Tools:
             return json.load(f), stdout, stderr
 
 
+def pretend_program(tools, model, flags, path, edit=None, sources=()):
+    """Compiles a model for the cuda target and links it with that runtime on a pretended device (tests/pretend). `edit` changes the
+    emitted text; `sources` hold its custom functions in C."""
+    tools.call(tools.foregather, "compile", model, *flags, "--target", "cuda", "--emit", "c", "-o", path + ".cu")
+    if edit:
+        with open(path + ".cu") as f:
+            text = edit(f.read())
+        with open(path + ".cu", "w") as f:
+            f.write(text)
+    with open(os.path.join(tools.build, "tests", "link-flags.txt")) as f:
+        link = f.read().split()
+    lib = os.path.join(tools.build, "lib", "foregather")
+    tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", path + ".cu", "-o", path + ".o")
+    tools.call("cc", path + ".o", "-O2", "-ffp-contract=off", f"-I{lib}/include", *sources, f"{lib}/libfg_trainer.a", f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a",
+               *link, "-ldl", "-lpthread", "-lrt", "-lm", "-o", path)  # fmt: skip
+
+
 def open_tools():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)

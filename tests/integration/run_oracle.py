@@ -48,6 +48,8 @@ class Oracle:
         grads, log, save = (tools.path(folder, word) for word in ("grads.safetensors", "run.jsonl", "save"))
         tools.call(*common, "--steps", 1, "--dump-grads", grads)
         tools.call(*common, "--steps", 10, "--log", log, "--save", save)
+        if schedule == "compiled":
+            self.watched(common, grads)
         os.remove(program)
         steps = read_log(log)
         require(sorted(steps) == list(range(1, 11)), f"the log has steps {sorted(steps)}, not 1 to 10")
@@ -55,6 +57,15 @@ class Oracle:
             result = {"losses": [steps[s]["loss"] for s in range(1, 11)], "grads": f.read(), "save": save, "path": grads}
         self.results[ranks, precision, schedule, form] = result
         return result
+
+    def watched(self, common, grads):
+        """Checked mode traps nothing, and neither it nor poison changes a bit."""
+        for mode in ("--checked", "--poison"):
+            again = grads + mode
+            self.tools.call(*common, "--steps", 1, "--dump-grads", again, mode)
+            with open(grads, "rb") as a, open(again, "rb") as b:
+                require(a.read() == b.read(), f"{mode} changes gradients")
+            os.remove(again)
 
     def gradients(self, path, error_of, tolerance):
         """Every gradient against torch's, by a measure of error."""

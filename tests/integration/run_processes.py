@@ -5,11 +5,12 @@
 Kernels are the host's and two ranks add alike in any order, so results must be the host's, bit by bit.
 """
 import os
+import re
 import signal
 import subprocess
 import time
 
-from common import Cases, Wrong, checkpoint, open_tools, read_log, require, same_bytes
+from common import Cases, Wrong, checkpoint, open_tools, pretend_program, read_log, require, same_bytes
 
 FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
 FOREVER = 100000000
@@ -21,24 +22,14 @@ class Programs:
         self.host, self.cuda, self.data = (tools.path(name + x) for x in ("host", "cuda", "data.bin"))
         model = tools.example("tiny-llama.json")
         tools.call(tools.foregather, "compile", model, *flags, "-o", self.host)
-        tools.call(tools.foregather, "compile", model, *flags, "--target", "cuda", "--emit", "c", "-o", self.cuda + ".cu")
         tools.call(tools.foregather, "tokens", "--bytes", os.path.join(tools.source, "docs", "ops.md"), "-o", self.data)
-        lib = os.path.join(tools.build, "lib", "foregather")
-        tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", self.cuda + ".cu", "-o", self.cuda + ".o")
-        tools.call("cc", self.cuda + ".o", f"{lib}/libfg_trainer.a", f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a",
-                   *link_flags(tools), "-ldl", "-lpthread", "-lrt", "-lm", "-o", self.cuda)  # fmt: skip
+        pretend_program(tools, model, FLAGS, self.cuda)
 
     def command(self, program, *options):
         return [program, "--data", self.data, "--lr", "1e-3", *(str(word) for word in options)]
 
     def ranks(self, *options):
         return self.command(self.cuda, "--local-ranks", 2, *options)
-
-
-def link_flags(tools):
-    """What follows the runtime when a program for the host is linked."""
-    with open(os.path.join(tools.build, "tests", "link-flags.txt")) as f:
-        return f.read().split()
 
 
 def steps(log):
@@ -55,6 +46,19 @@ def as_host(p, *options):
     t.call(*p.ranks("--steps", 6, "--log", logs[1], "--save", saves[1], *options))
     require(len(steps(logs[0])) == 6 and steps(logs[0]) == steps(logs[1]), f"{steps(logs[0])} against {steps(logs[1])}")
     same_bytes(checkpoint(saves[0]), checkpoint(saves[1]), "checkpoints")
+
+
+def custom(p):
+    """Custom functions, called with a stream, captured and launched; their kernels are the host twins."""
+    tools, model = p.tools, p.tools.example("custom-activation.json")
+    host, cuda, runs = tools.path("custom", "host"), tools.path("custom", "cuda"), []
+    tools.call(tools.foregather, "compile", model, "--ranks", 2, "-o", host)
+    pretend_program(tools, model, ("--ranks", 2), cuda, sources=(tools.example("custom-activation.c"),))
+    for program, options in ((host, ()), (cuda, ("--local-ranks", 2))):
+        log = program + ".jsonl"
+        tools.call(*p.command(program, "--steps", 3, "--log", log, *options))
+        runs.append(steps(log))
+    require(runs[0] == runs[1], f"losses differ: {runs[0]} against {runs[1]}")
 
 
 def gradients(p):
@@ -178,12 +182,38 @@ def mistakes(p):
     require("embedding" in said and "out of range" in said and "tiny-llama.json:" in said, said)
 
 
+def early_release(text):
+    """A gathered bucket is released before its first use in a step instead of after its last."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        found = re.search(r"fg_rt_release\(cx, \d+, FG_COMPUTE, (\d+),", line)
+        begin = max((i for i in range(at) if lines[i].startswith("{")), default=0)
+        uses = [i for i in range(begin, at) if found and f" {found[1]}," in lines[i] and "FG_COMPUTE" in lines[i]]
+        if uses:
+            lines.insert(uses[0], lines.pop(at))
+            return "\n".join(lines)
+    raise Wrong("no release to move")
+
+
+def poisons(p):
+    """What is read after its release turns into NaN."""
+    bad = p.tools.path("early")
+    pretend_program(p.tools, p.tools.example("tiny-llama.json"), FLAGS, bad, early_release)
+    run = p.command(bad, "--local-ranks", 2, "--steps", 3)
+    p.tools.call(*run)
+    _, said = p.tools.call(*run, "--poison", expect=1)
+    require("is not finite" in said or "out of range" in said, said)
+
+
 def main():
     tools, _ = open_tools()
     cases = Cases()
     p = Programs(tools)
     cases.run("processes: as the host, bitwise", as_host, p)
     cases.run("processes: call by call as in graphs", as_host, p, "--no-graph")
+    cases.run("processes: released memory is poisoned", as_host, p, "--poison")
+    cases.run("processes: poison is seen", poisons, p)
+    cases.run("processes: custom functions", custom, p)
     cases.run("processes: gradients", gradients, p)
     sharded = Programs(tools, "sharded-", FLAGS + ("--vocab", "sharded", "--vocab-chunk", 20))
     cases.run("processes: vocabulary sharded, as the host, bitwise", as_host, sharded)

@@ -6,7 +6,7 @@ import struct
 
 from common import Cases, open_tools, require
 
-EXAMPLES = ("tiny-llama", "mlp", "gpt2", "llama-3.2-1b")
+EXAMPLES = ("tiny-llama", "mlp", "mixture", "frozen", "gpt2", "llama-3.2-1b")
 # Large models are compiled for a machine that holds them; their programs are not run here.
 FLAGS = {"gpt2": ("--ranks", 2, "--memory", "16GiB", "--seq", 128), "llama-3.2-1b": ("--machine", "2xT4", "--precision", "bf16", "--recompute", "full")}
 C_FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes", "-Wmissing-prototypes", "-fsyntax-only")  # fmt: skip
@@ -63,7 +63,7 @@ class Cli:
 
     def help_and_version(self):
         text, _ = self.fg("--help")
-        for verb in ("compile", "dump", "diff", "tokens"):
+        for verb in ("compile", "dump", "diff", "tokens", "verify", "frontier", "explain"):
             require(verb in text, f"help does not name {verb}")
             help_, _ = self.fg(verb, "--help")
             require(len(help_) > 100, f"help of {verb} is {help_!r}")

@@ -61,7 +61,9 @@ class Report:
             with open(self.tools.path("llama.c")) as f:
                 text = f.read()
             sizes[k] = (text.count("\n"), sum(line.lstrip().startswith("fg_rt_") for line in text.splitlines()))
-        require(sizes[3] == sizes[64], f"lines and calls by accumulation: {sizes}")
+        # More micro-steps weigh @middle more, so the best plan may be another one; the bodies are the same three.
+        for few, many in zip(sizes[3], sizes[64]):
+            require(abs(many - few) <= 0.02 * few, f"lines and calls by accumulation: {sizes}")
         print(f"  lines and calls: {sizes}")
 
     def same_plan(self):

@@ -1,17 +1,10 @@
 /* The kinds of fault. Each looks at the lines of a program and tries its fault wherever it makes
  * sense; that a mutant is a fault, and no other way to write the same program, is argued beside
  * each kind. */
-#include "mutants.h"
+#include "mutants_internal.h"
 
 #include <stdio.h>
 #include <string.h>
-
-typedef struct Cx {
-    const Program *program;
-    FgArena *arena; /* of one mutant */
-    TryMutant *try;
-    void *context;
-} Cx;
 
 /* ---- editing ---- */
 
@@ -36,17 +29,17 @@ const char *mutant_text(const Mutant *mutant, size_t *out_len)
     return fg_buf_text(&out);
 }
 
-static const Line *line_at(const Cx *cx, uint32_t i)
+const Line *line_at(const Cx *cx, uint32_t i)
 {
     return &cx->program->lines.data[i];
 }
 
-static uint32_t n_lines(const Cx *cx)
+uint32_t n_lines(const Cx *cx)
 {
     return cx->program->lines.len;
 }
 
-static const char *text_of(const Cx *cx, uint32_t i)
+const char *text_of(const Cx *cx, uint32_t i)
 {
     return fg_arena_strndup(cx->arena, line_at(cx, i)->text, line_at(cx, i)->len);
 }
@@ -69,7 +62,7 @@ static void finish(const Cx *cx, const Mutant *mutant)
     fg_arena_reset(cx->arena);
 }
 
-static void try_edit(const Cx *cx, uint32_t line, const char *text)
+void try_edit(const Cx *cx, uint32_t line, const char *text)
 {
     Mutant mutant = begin(cx, line);
     edit(&mutant, line, text);
@@ -116,7 +109,7 @@ static void try_number(const Cx *cx, uint32_t line, uint32_t index, uint64_t val
     try_edit(cx, line, with_arg(cx, line, index, number(cx, value)));
 }
 
-static void try_arg(const Cx *cx, uint32_t line, const char *name, uint64_t value)
+void try_arg(const Cx *cx, uint32_t line, const char *name, uint64_t value)
 {
     int index = fg_rb_param(line_at(cx, line)->call->entry, name);
     if (index >= 0)
@@ -245,7 +238,8 @@ static void wait_other(const Cx *cx)
             try_arg(cx, i, "event", line_arg(line_at(cx, i), "event") - 1);
 }
 
-/* An event that the body records later, or that belongs to the period before. */
+/* The event is recorded after the wait alone: by the step before, across the cut, where all events
+ * start anew. */
 static void wait_across(const Cx *cx)
 {
     for (uint32_t i = 0; i < n_lines(cx); i++) {
@@ -310,6 +304,29 @@ static void swap_calls(const Cx *cx)
         if (is_work(line_at(cx, i)) && is_work(line_at(cx, i + 1)) &&
             conflicts(line_at(cx, i), line_at(cx, i + 1)))
             try_move(cx, i, i + 1, true);
+}
+
+static bool is_collective(const Line *line)
+{
+    return line->call && strstr(line->call->entry->effects, "comm(");
+}
+
+/* One text runs on all ranks, which meet in its order: a rank must not find out who it is. */
+static void swap_on_a_rank(const Cx *cx)
+{
+    static const char *const either = "    if (*(const char *)cx)\n    %s\n    else\n    %s";
+    for (uint32_t i = 0, last = NO_LINE; i < n_lines(cx); i++) {
+        if (!is_collective(line_at(cx, i)))
+            continue;
+        if (last != NO_LINE && line_at(cx, last)->body == line_at(cx, i)->body) {
+            Mutant mutant = begin(cx, last);
+            const char *a = text_of(cx, last), *b = text_of(cx, i);
+            edit(&mutant, last, fg_arena_printf(cx->arena, either, a, b));
+            edit(&mutant, i, fg_arena_printf(cx->arena, either, b, a));
+            finish(cx, &mutant);
+        }
+        last = i;
+    }
 }
 
 static void flip_accumulate(const Cx *cx)
@@ -579,83 +596,6 @@ static void other_set(const Cx *cx)
     for (uint32_t i = 0; i < n_lines(cx); i++)
         if (line_is(line_at(cx, i), "adamw"))
             try_arg(cx, i, "set", 1 - line_arg(line_at(cx, i), "set"));
-}
-
-/* ---- tables ---- */
-
-/* Each number of a table's row that the proof is about, one more (or 16 bytes further). */
-static void change_row(const Cx *cx, const FgRbTable *table, uint32_t row, const char *field,
-                       uint64_t step)
-{
-    const FgRbCell *cell = fg_rb_cell(table, row, field);
-    if (cell->kind != FG_RB_INT || cell->u == FG_RB_NONE || cell->u == UINT32_MAX)
-        return;
-    uint32_t line = cell->loc.line - 1;
-    const char *text = text_of(cx, line), *at = text + cell->loc.col - 1;
-    size_t digits = strspn(at, "0123456789");
-    if (digits && (step != UINT64_MAX || cell->u))
-        try_edit(cx, line,
-                 fg_arena_printf(cx->arena, "%.*s%llu%s", (int)(at - text), text,
-                                 (unsigned long long)(cell->u + step), at + digits));
-}
-
-static void change_table(const Cx *cx)
-{
-    static const struct {
-        const char *table, *field;
-        uint64_t step;
-    } rows[] = {{"params", "bucket", 1},
-                {"params", "offset", 16},
-                {"params", "elements", 1},
-                {"params", "trainable", UINT64_MAX},
-                {"dims", "", 1},
-                {"buckets", "elements", 2},
-                {"buckets", "params_first", 1},
-                {"buckets", "n_params", 1},
-                {"buckets", "shard", 16},
-                {"buckets", "moment1", 16},
-                {"buckets", "moment2", 16},
-                {"buckets", "master", 16},
-                {"buckets", "grad_shard", 16},
-                {"buckets", "grad_bytes", 4},
-                {"inputs", "offset", 16},
-                {"inputs", "elements", 1},
-                {"bucket_params", "", 1},
-                {"layouts", "", 1}};
-    for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const FgRbTable *table = fg_rb_table(&cx->program->source, rows[k].table);
-        for (uint32_t i = 0; table && i < table->n_rows; i++)
-            change_row(cx, table, i, rows[k].field, rows[k].step);
-    }
-}
-
-static void change_program(const Cx *cx)
-{
-    static const struct {
-        const char *field;
-        uint64_t step;
-    } rows[] = {{"abi", 1},
-                {"ranks", 1},
-                {"accumulate", 1},
-                {"state_bytes", 16},
-                {"state_bytes", -(uint64_t)16},
-                {"arena_bytes", -(uint64_t)16},
-                {"scalars", 16},
-                {"loss", 16},
-                {"norm", 16},
-                {"n_params", 1},
-                {"n_buckets", 1},
-                {"n_inputs", 1},
-                {"n_nodes", 1},
-                {"n_events", -(uint64_t)1}};
-    for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++)
-        change_row(cx, &cx->program->source.program, 0, rows[k].field, rows[k].step);
-    const FgRbCell *memory = fg_rb_cell(&cx->program->source.program, 0, "memory_bytes");
-    const FgRbTables *tables = &cx->program->tables;
-    try_edit(cx, memory->loc.line - 1,
-             fg_arena_printf(cx->arena, "    .memory_bytes = %llu,",
-                             (unsigned long long)(tables->state_bytes + tables->arena_bytes +
-                                                  tables->reserved_bytes - 1)));
 }
 
 #define KIND(name, function)                                                                       \

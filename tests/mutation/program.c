@@ -5,6 +5,7 @@
 #include "frontend/machine.h"
 #include "frontend/model.h"
 #include "passes/compile.h"
+#include "readback/signature.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,22 +21,31 @@ static bool say(FgDiags *diags, FgArena *arena, const char *what)
     return false;
 }
 
+static bool read_signature(void *user, FgArena *arena, const FgSignatureRequest *request,
+                           FgSignature *out, const char **out_error, FgLoc *out_loc)
+{
+    return fg_signature_read(user, arena, request, out, out_error, out_loc);
+}
+
 static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
 {
     FgDiags *diags = fg_diags_new(arena);
     FgMachine machine;
-    FgNumerics numerics = {v->precision,
-                           v->precision,
-                           v->accumulate > 1 ? FG_F32 : v->precision,
-                           v->clip,
-                           v->accumulate,
-                           FG_LOOKUP_DENSE,
-                           v->vocab,
-                           v->vocab == FG_VOCAB_SHARDED ? 3 : 0};
-    FgModelOptions options = {.numerics = numerics};
-    FgCompileOptions how = {
-        .schedule = v->schedule, .recompute = v->recompute, .memory_bytes = UINT64_MAX};
-    if (!fg_machine_load(arena, diags, "host", &machine))
+    FgNumerics numerics = {.compute = v->precision,
+                           .wire = v->precision,
+                           .shard = v->accumulate > 1 ? FG_F32 : v->precision,
+                           .clip = v->clip,
+                           .accumulate = v->accumulate,
+                           .vocab = v->vocab,
+                           .chunk = v->vocab == FG_VOCAB_SHARDED ? 3 : 0};
+    static char include[] = INCLUDE;
+    FgModelOptions options = {
+        .numerics = numerics, .read_signature = read_signature, .signature_user = include};
+    FgCompileOptions how = {.schedule = v->schedule,
+                            .recompute = v->recompute,
+                            .memory_bytes = UINT64_MAX,
+                            .offload = v->offload};
+    if (!fg_machine_load(arena, diags, v->machine ? v->machine : "host", &machine))
         return say(diags, arena, v->model);
     fg_machine_set_ranks(arena, &machine, v->ranks);
     const char *path = fg_arena_printf(arena, "%s/%s", FG_SOURCE_DIR, v->model);
@@ -50,6 +60,7 @@ static const char *emit(FgArena *arena, const FgCompiled *c)
     FgEmitInfo info = {.version = "0", .source = "model.json", .fingerprint = c->fingerprint};
     info.memory_bytes = c->memory_bytes;
     info.reserved_bytes = c->reserved_bytes;
+    info.host_memory_bytes = c->host_memory_bytes;
     FgEmitRow ledger = {"all", c->module->state_bytes + c->module->arena_bytes};
     info.ledger = &ledger;
     info.n_ledger = 1;

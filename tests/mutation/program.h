@@ -15,7 +15,9 @@ typedef struct Variant {
     int64_t accumulate;
     FgRecompute recompute;
     const char *title;
-    FgVocab vocab; /* sharded: tokens travel three at a time */
+    const char *machine; /* a preset; NULL: the host */
+    uint32_t offload;    /* FgOffload */
+    FgVocab vocab;       /* sharded: tokens travel three at a time */
 } Variant;
 
 typedef struct Line {

@@ -5,15 +5,25 @@
 
 #include "program.h"
 
+#include <sys/resource.h>
+
 typedef struct Edit {
     const char *from, *to; /* the first place; "" appends */
     const char *message;
     bool with_plan;
 } Edit;
 
-static const Variant clipped = {
-    "examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_BF16, 1.0, 1, FG_RECOMPUTE_NONE,
-    "mlp, clip",         FG_VOCAB_GATHERED};
+static const Variant clipped = {"examples/mlp.json",
+                                FG_SCHEDULE_COMPILED,
+                                2,
+                                FG_BF16,
+                                1.0,
+                                1,
+                                FG_RECOMPUTE_NONE,
+                                "mlp, clip",
+                                NULL,
+                                0,
+                                FG_VOCAB_GATHERED};
 /* A position table that is broadcast over the batch: strided calls. */
 static const Variant strided = {"tests/data/gpt2/model.json",
                                 FG_SCHEDULE_ZERO3,
@@ -23,7 +33,21 @@ static const Variant strided = {"tests/data/gpt2/model.json",
                                 1,
                                 FG_RECOMPUTE_NONE,
                                 "gpt2",
+                                NULL,
+                                0,
                                 FG_VOCAB_GATHERED};
+
+static const Variant rotating = {"examples/tiny-llama.json",
+                                 FG_SCHEDULE_ZERO3,
+                                 2,
+                                 FG_F32,
+                                 0,
+                                 1,
+                                 FG_RECOMPUTE_NONE,
+                                 "tiny-llama",
+                                 NULL,
+                                 0,
+                                 FG_VOCAB_GATHERED};
 
 static const Edit edits[] = {
     /* lexical.c */
@@ -32,9 +56,9 @@ static const Edit edits[] = {
     {"\"mlp\"", "\"m\\\"lp?\?/\"", "a string that does not end in its line", false},
     /* parse.c */
     {".params = params", ".params = 0", "neither a constant", false},
-    {".abi = 2,", ".abi = 2, .abi = 2,", "the compiler says: initializer overrides", false},
-    {".abi = 2,", "1,", "'.field = value' is expected", false},
-    {".abi = 2,", ".abi = 2, .wrong = 1,", "the compiler says: field designator", false},
+    {".abi = 3,", ".abi = 2, .abi = 2,", "the compiler says: initializer overrides", false},
+    {".abi = 3,", "1,", "'.field = value' is expected", false},
+    {".abi = 3,", ".abi = 2, .wrong = 1,", "the compiler says: field designator", false},
     {"static const FgRtProgram program",
      "static const int64_t spare = 1;\n\nstatic const FgRtProgram program",
      "a table has its values in braces", false},
@@ -55,6 +79,11 @@ static const Edit edits[] = {
      "a function that is not defined before", false},
     {"const FgRtProgram *fg_program(void)", "static const FgRtProgram *other(void)",
      "a function with something unusual about it", false},
+    {"fg_rt_join(cx);", "fg_program()->first(cx); fg_rt_join(cx);",
+     "a call of something that is no function", false},
+    {"    {\"all\", ", "    {(const char *)dims, ", "a constant for a field is expected", false},
+    {"FgRtLedgerRow ledger[] = {\n    {", "FgRtLedgerRow ledger[] = {\n    (FgRtLedgerRow){",
+     "a row in braces is expected", false},
     /* tables.c */
     {".n_params = 15", ".n_params = 14", "'n_params' is 14, but the table has 15 rows", false},
     {"    .params = params,\n", "", "'params' names no table of the file", false},
@@ -111,6 +140,76 @@ static const Edit strided_edits[] = {
      "its operands differ in size, and it has no layout", false},
 };
 
+/* custom.c, and what the tables and calls of custom functions must keep to. */
+static const Variant custom = {"examples/custom-activation.json",
+                               FG_SCHEDULE_COMPILED,
+                               2,
+                               FG_F32,
+                               0,
+                               1,
+                               FG_RECOMPUTE_NONE,
+                               "custom-activation",
+                               NULL,
+                               0,
+                               FG_VOCAB_GATHERED};
+
+#define DECLARED "void custom_relu2_f32(const float *, const float *, float *, const FgCustom *);"
+#define CALLED                                                                                     \
+    "    custom_relu2_f32(fg_custom_in(call, 0), fg_custom_in(call, 1), fg_custom_out(call, 2), "  \
+    "call);"
+static const Edit custom_edits[] = {
+    {DECLARED, DECLARED "\nvoid other(const float *, const FgCustom *);", "a declaration", false},
+    {DECLARED, DECLARED "\n" DECLARED, "a second declaration of this function", false},
+    {DECLARED, "static " DECLARED, "the compiler says: function", false},
+    {DECLARED, DECLARED "\nvoid custom_more(const float *, const FgCustom *);",
+     "a declared function is in no table", false},
+    {"{\"custom_relu2_back_f32\", call_custom_relu2_back_f32, 3, 2}",
+     "{\"custom_relu2_f32\", call_custom_relu2_f32, 2, 1}", "a second row for custom_relu2_f32",
+     false},
+    {DECLARED, "int custom_relu2_f32(const float *, const float *, float *, const FgCustom *);",
+     "a user's function returns nothing", false},
+    {DECLARED, "void custom_relu2_f32(const float *, const float *, float *, FgCustom *);",
+     "the compiler says: passing", false},
+    {DECLARED, "void custom_relu2_f32(const float *, const float *, float *, const void *);",
+     "the last parameter of a user's function", false},
+    {DECLARED, "void custom_relu2_f32(const char *, const float *, float *, const FgCustom *);",
+     "a parameter that is no pointer to elements", false},
+    {DECLARED, "void custom_relu2_f32(volatile float *, const float *, float *, const FgCustom *);",
+     "the compiler says:", false},
+    {"static void call_custom_relu2_f32(", "void call_custom_relu2_f32(",
+     "a function that is no 'static void NAME(const FgCustom *call)'", false},
+    {CALLED, CALLED "\n" CALLED, "it does more than to hand its call on", false},
+    {CALLED, "    fg_custom_in(call, 0);", "it calls something that is no user's function", false},
+    {CALLED,
+     "    custom_relu2_f32(fg_custom_in(call, 1), fg_custom_in(call, 0), fg_custom_out(call, 2), "
+     "call);",
+     "it does not hand the operands on in their order", false},
+    {"static void call_custom_relu2_back_f32",
+     "static void call_again(const FgCustom *call)\n{\n" CALLED "\n}\n\n"
+     "static void call_custom_relu2_back_f32",
+     "a second function that hands calls on", false},
+    {"{\"custom_relu2_f32\", call_custom_relu2_f32,", "{\"custom_relu2_f32\", 0,",
+     "a constant for a field is expected", false},
+    {"{\"custom_relu2_f32\", call_custom_relu2_f32,",
+     "{\"custom_relu2_f32\", call_custom_relu2_back_f32,",
+     "it names no user's function, or another one's call", false},
+    {"call_custom_relu2_f32, 2, 1}", "call_custom_relu2_f32, 2, 2}",
+     "takes 3 operands and results, not 4", false},
+    {"call_custom_relu2_f32, 2, 1}", "call_custom_relu2_f32, 1, 2}",
+     "operands of custom_relu2_f32 are const", false},
+    {"    {\"custom_relu2_f32\", call_custom_relu2_f32, 2, 1},\n", "", "but the table has 1 rows",
+     false},
+    {".n_customs = 2", ".n_customs = 3", "but the table has 2 rows", false},
+    {"    {FG_RT_F32, 0, ", "    {FG_RT_BF16, 0, ", "another element type", false},
+    {"    {FG_RT_F32, 0, ", "    {9, 0, ", "an operand of no dtype", false},
+    {"    {FG_RT_F32, 1, ", "    {FG_RT_F32, 2, ", "an operand is written (1) or read (0)", false},
+    {"    {FG_RT_F32, 0, ", "    {FG_RT_F32, 1, ", "another direction", false},
+    {"fg_rt_custom(cx, ", "fg_rt_custom(cx, 0 * ", "calls fg_rt_custom", true},
+    {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 7, 0, 3);", "there is no custom function 7", false},
+    {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 0, 2);", "takes 3 operands", false},
+    {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 900, 3);", "its operands are none", false},
+};
+
 static const char *edited(FgArena *arena, const char *text, const Edit *edit, int *failures)
 {
     const char *hit = strstr(text, edit->from);
@@ -148,10 +247,80 @@ static void every_message_is_seen(int *failures)
     refuses(&clipped, edits, sizeof edits / sizeof *edits, failures);
 }
 
+static void nothing_is_no_program(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    static const char text[] = "#include \"fg_rt.h\"\n";
+    Verdict verdict = program_verdict(arena, text, sizeof text - 1, NULL);
+    CHECK(!verdict.ok && strstr(verdict.said, "there is no program"));
+    fg_arena_free(arena);
+}
+
+/* Runs first, before the library is there. */
+static void libclang_must_load(int *failures)
+{
+    struct rlimit before, none;
+    FgArena *arena = fg_arena_new();
+    static const char text[] = "#include \"fg_rt.h\"\n";
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    Verdict verdict = program_verdict(arena, text, sizeof text - 1, NULL);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(!verdict.ok && strstr(verdict.said, "libclang 19 cannot be loaded"));
+    fg_arena_free(arena);
+}
+
+/* The plan's sizes are its own: one with a dim less than its op needs is no plan of the program. */
+static void plans_lack_nothing(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    Program program;
+    bool made = program_make(arena, &rotating, &program);
+    CHECK(made);
+    for (uint32_t i = 0; made && i < program.plan->nodes.len; i++) {
+        const FgNode *node = &program.plan->nodes.data[i];
+        if (node->op != FG_OP_rope)
+            continue;
+        FgValue *table = &program.plan->values.data[node->operands[1]];
+        FgType *flat = FG_NEW(arena, FgType);
+        *flat = *table->type;
+        flat->rank = 1;
+        int64_t *dims = FG_NEW_ARRAY(arena, int64_t, 1);
+        dims[0] = (int64_t)fg_type_elements(table->type);
+        flat->dims = dims;
+        table->type = flat;
+    }
+    Verdict verdict = {true, ""};
+    if (made) {
+        const Edit print = {
+            ".fingerprint = ",
+            fg_arena_printf(arena, ".fingerprint = %lluu + 0 * ",
+                            (unsigned long long)fg_module_fingerprint(program.plan)),
+            "", true};
+        const char *text = edited(arena, program.text, &print, failures);
+        verdict = program_verdict(arena, text, strlen(text), program.plan);
+    }
+    CHECK(!verdict.ok && strstr(verdict.said, "its plan lacks an operand, or a dim of one"));
+    if (!strstr(verdict.said, "its plan lacks"))
+        printf("said: %s\n", verdict.said);
+    fg_arena_free(arena);
+}
+
 static void strides_are_checked(int *failures)
 {
     refuses(&strided, strided_edits, sizeof strided_edits / sizeof *strided_edits, failures);
 }
 
-UNIT_MAIN({"every_message_is_seen", every_message_is_seen},
-          {"strides_are_checked", strides_are_checked})
+static void custom_functions_are_checked(int *failures)
+{
+    refuses(&custom, custom_edits, sizeof custom_edits / sizeof *custom_edits, failures);
+}
+
+UNIT_MAIN({"libclang_must_load", libclang_must_load},
+          {"every_message_is_seen", every_message_is_seen},
+          {"plans_lack_nothing", plans_lack_nothing},
+          {"nothing_is_no_program", nothing_is_no_program},
+          {"strides_are_checked", strides_are_checked},
+          {"custom_functions_are_checked", custom_functions_are_checked})

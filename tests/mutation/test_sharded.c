@@ -6,9 +6,17 @@
 
 #include "program.h"
 
-static const Variant sharded = {
-    "tests/data/gpt2/model.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 1.0, 1, FG_RECOMPUTE_NONE,
-    "gpt2, vocabulary sharded",   FG_VOCAB_SHARDED};
+static const Variant sharded = {"tests/data/gpt2/model.json",
+                                FG_SCHEDULE_COMPILED,
+                                2,
+                                FG_F32,
+                                1.0,
+                                1,
+                                FG_RECOMPUTE_NONE,
+                                "gpt2, vocabulary sharded",
+                                NULL,
+                                0,
+                                FG_VOCAB_SHARDED};
 
 typedef struct Kind {
     const char *entry;

@@ -88,6 +88,13 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
     return cudaSuccess;
 }
 
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+    if (!capturing)
+        memset(memory, value, bytes);
+    return good(stream != NULL);
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;
@@ -100,7 +107,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
     if (!capturing)
         memmove(to, from, bytes);
-    return good(stream && (!capturing || kind == cudaMemcpyDeviceToDevice));
+    return good(stream && (!capturing || kind != cudaMemcpyDefault));
 }
 
 /* ---- streams and events ---- */

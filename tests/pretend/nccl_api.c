@@ -1,12 +1,14 @@
 /* NCCL between processes of one machine: each posts where its operand lies, all meet at a barrier
  * in shared memory, and each reads what it needs from the others' memory. A peer that is gone is
- * waited for for ever, as on a device. */
+ * waited for as long as the run lives: a device would wait for ever, and the host, which asks it,
+ * would give up then. */
 #define _GNU_SOURCE 1
 
 #include <nccl.h>
 
 #include <fcntl.h>
-#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +21,10 @@
 #include "runtime/dtype.h"
 #include "tests/pretend/pretend.h"
 
-enum { MOST_RANKS = 16 };
+enum { MOST_RANKS = 16, SPINS = 1000 };
 
 typedef struct Shared {
-    pthread_barrier_t barrier;
-    volatile int ready;
+    atomic_uint arrived, generation; /* of a barrier; made as zeros */
     struct {
         pid_t pid;
         const void *operand;
@@ -38,12 +39,28 @@ struct ncclComm {
 
 static void nap(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-static void meet(const struct ncclComm *comm)
+/* False: the run has failed, and nothing more comes of this. */
+static bool meet(const struct ncclComm *comm)
 {
-    pthread_barrier_wait(&comm->shared->barrier);
+    Shared *shared = comm->shared;
+    unsigned generation = atomic_load(&shared->generation);
+    if (atomic_fetch_add(&shared->arrived, 1) + 1 == (unsigned)comm->ranks) {
+        atomic_store(&shared->arrived, 0);
+        atomic_fetch_add(&shared->generation, 1);
+        return true;
+    }
+    for (int i = 0; atomic_load(&shared->generation) == generation; i++) {
+        if (pretend_over())
+            return false;
+        if (i < SPINS)
+            sched_yield();
+        else
+            nap();
+    }
+    return true;
 }
 
 static int open_shared(const char *name, int rank)
@@ -74,21 +91,11 @@ static ncclResult_t comm_new(ncclComm_t *out, const char *name, int ranks, int r
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->shared = mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (rank == 0) {
-        pthread_barrierattr_t attr;
-        pthread_barrierattr_init(&attr);
-        pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-        pthread_barrier_init(&comm->shared->barrier, &attr, (unsigned)ranks);
-        __sync_synchronize();
-        comm->shared->ready = 1;
-    }
-    while (!comm->shared->ready)
-        nap();
-    meet(comm);
+    bool met = meet(comm);
     if (rank == 0)
         shm_unlink(name);
     *out = comm;
-    return ncclSuccess;
+    return met ? ncclSuccess : ncclRemoteError;
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -171,20 +178,23 @@ const char *ncclGetLastError(ncclComm_t comm)
 
 /* ---- collectives ---- */
 
-static void post(ncclComm_t comm, const void *operand)
+static bool post(ncclComm_t comm, const void *operand)
 {
     comm->shared->posted[comm->rank].pid = getpid();
     comm->shared->posted[comm->rank].operand = operand;
-    meet(comm);
+    return meet(comm);
 }
 
-static void pull(const struct ncclComm *comm, int rank, size_t offset, void *to, size_t bytes)
+/* False: the run has failed. */
+static bool pull(const struct ncclComm *comm, int rank, size_t offset, void *to, size_t bytes)
 {
     const char *from = (const char *)comm->shared->posted[rank].operand + offset;
     struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes};
     if (process_vm_readv(comm->shared->posted[rank].pid, &here, 1, &there, 1, 0) != (ssize_t)bytes)
-        for (;;)
-            nap(); /* the peer is gone */
+        for (;; nap()) /* the peer is gone */
+            if (pretend_over())
+                return false;
+    return true;
 }
 
 static uint64_t dtype_of(ncclDataType_t type)
@@ -226,11 +236,11 @@ ncclResult_t ncclAllGather(const void *own, void *whole, size_t count, ncclDataT
         return ncclInvalidArgument;
     if (pretend_capturing())
         return ncclSuccess;
-    post(comm, own);
-    for (int rank = 0; rank < comm->ranks; rank++)
-        pull(comm, rank, 0, (char *)whole + (size_t)rank * count, count);
-    meet(comm);
-    return ncclSuccess;
+    bool ok = post(comm, own);
+    for (int rank = 0; ok && rank < comm->ranks; rank++)
+        ok = pull(comm, rank, 0, (char *)whole + (size_t)rank * count, count);
+    (void)(ok && meet(comm));
+    return ncclSuccess; /* as from a stream that stands still */
 }
 
 /* Sums count elements that begin at element `first` of every rank's operand. */
@@ -241,14 +251,14 @@ static void reduce(ncclComm_t comm, const void *operand, void *to, size_t first,
     char *sum = malloc(bytes + 1), *part = malloc(bytes + 1);
     if (!sum || !part)
         abort();
-    post(comm, operand);
-    for (int rank = 0; rank < comm->ranks; rank++) {
-        pull(comm, rank, first * item, rank ? part : sum, bytes);
-        if (rank)
+    bool ok = post(comm, operand);
+    for (int rank = 0; ok && rank < comm->ranks; rank++) {
+        ok = pull(comm, rank, first * item, rank ? part : sum, bytes);
+        if (ok && rank)
             add(sum, part, count, dt);
     }
-    meet(comm);
-    memcpy(to, sum, bytes);
+    if (ok && meet(comm))
+        memcpy(to, sum, bytes);
     free(sum);
     free(part);
 }

@@ -12,6 +12,8 @@
 
 #include "runtime/fg_rt.h"
 
+/* The run has failed: nobody waits any longer. */
+bool pretend_over(void);
 /* Between the beginning and the end of a capture nothing is executed. */
 bool pretend_capturing(void);
 /* The one context of this process, for those who must not know its inside. */

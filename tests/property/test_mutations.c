@@ -64,9 +64,11 @@ static bool begin(Case *c, uint64_t seed, int *failures)
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
-                            .recompute =
-                                random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE,
-                            .memory_bytes = UINT64_MAX};
+                            .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),
+                            .memory_bytes = UINT64_MAX,
+                            .offload = seed % 4 == 3 ? 1 + (uint32_t)(seed / 4) % 7 : 0};
+    machine.host_node_bytes = (uint64_t)1 << 30;
+    machine.stash = machine.fetch = machine.gather;
     FgCompiled out = {0};
     const char *text = random_model(c->arena, seed);
     FgModule *graph = fg_model_parse(c->arena, diags, "random.json", text, strlen(text), &options);
@@ -135,8 +137,10 @@ static bool is_needed(const FgModule *module, const FgNode *node)
 {
     if (node->op == FG_OP_loss_add || node->op == FG_OP_hold)
         return false;
-    if (node->op == FG_OP_release)
-        return module->nodes.data[module->values.data[node->operands[0]].def].op == FG_OP_gather;
+    if (node->op == FG_OP_release) {
+        const FgValue *copy = &module->values.data[node->operands[0]];
+        return copy->kind == FG_VALUE_STATE || module->nodes.data[copy->def].op == FG_OP_gather;
+    }
     if (node->op == FG_OP_clip_factor)
         return module->numerics.clip > 0.0;
     if (node->op == FG_OP_all_reduce)
@@ -237,6 +241,13 @@ static bool is_held(const FgModule *module, uint32_t value)
     return false;
 }
 
+/* A gradient slice that is updated in parts: the first of its bytes are free before the last. */
+static bool is_parted(const FgModule *module, const FgValue *value)
+{
+    return value->kind == FG_VALUE_STATE && value->role == FG_ROLE_GRAD_SHARD &&
+           module->plan->buckets.data[value->index].offload;
+}
+
 static void share_addresses(Case *c)
 {
     FgIntervalVec intervals = {0};
@@ -248,10 +259,13 @@ static void share_addresses(Case *c)
             FgValue *a = &c->module->values.data[intervals.data[i].value];
             const FgValue *b = &c->module->values.data[intervals.data[k].value];
             uint64_t offset = a->offset;
+            const FgModule *m = c->module;
+            uint64_t end = a->host ? FG_HOST_BASE + m->host_state_bytes + m->host_arena_bytes
+                                   : m->state_bytes + m->arena_bytes;
             if (i == k || !meet(&intervals.data[i], &intervals.data[k]) || tried++ % every ||
-                b->offset + fg_type_bytes(a->type) >
-                    c->module->state_bytes + c->module->arena_bytes ||
-                is_held(c->module, a->id) || is_held(c->module, b->id))
+                a->host != b->host || is_parted(m, a) || is_parted(m, b) ||
+                b->offset + fg_type_bytes(a->type) > end || is_held(c->module, a->id) ||
+                is_held(c->module, b->id))
                 continue;
             a->offset = b->offset;
             must_fail(c, "a value that lives beside it took its address",

@@ -33,6 +33,9 @@ static FgMachine slow_machine(FgArena *arena, uint32_t ranks)
     m.gather_beside_compute = 0.6;
     m.reduce_beside_compute = 0.6;
     m.gather_beside_reduce = m.reduce_beside_gather = 0.5;
+    m.host_node_bytes = (uint64_t)1 << 30;
+    m.stash = m.fetch = m.gather;
+    m.stash_beside_fetch = m.fetch_beside_stash = 0.7;
     return m;
 }
 
@@ -43,9 +46,12 @@ typedef struct Case {
     FgMachine machine;
     FgNumerics numerics;
     FgRecompute recompute;
+    uint32_t offload; /* classes that lie in host memory, wholly */
+    bool offload_auto;
     Random random;
     FgLookup lookup; /* of what was compiled last */
     bool sharded;    /* it has a table whose rows stay with their owners */
+    uint32_t selective;
 } Case;
 
 static FgNumerics random_numerics(Random *r)
@@ -73,11 +79,12 @@ static void say_errors(const Case *c, uint64_t seed)
 
 static bool begin(Case *c, uint64_t seed)
 {
-    c->arena = fg_arena_new();
+    *c = (Case){.arena = fg_arena_new()};
     c->diags = fg_diags_new(c->arena);
     c->random.state = seed;
     c->numerics = random_numerics(&c->random);
-    c->recompute = random_below(&c->random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE;
+    c->recompute = (FgRecompute)random_below(&c->random, FG_RECOMPUTE_AUTO + 1);
+    c->offload = random_below(&c->random, 3) ? 0 : random_below(&c->random, FG_OFFLOAD_ALL + 1);
     c->machine = slow_machine(c->arena, 1 + random_below(&c->random, 4));
     const char *text = random_model(c->arena, seed);
     FgModelOptions options = {.numerics = c->numerics};
@@ -92,15 +99,18 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
     FgCompileOptions options = {.schedule = schedule,
                                 .recompute = c->recompute,
                                 .memory_bytes = memory,
-                                .verify_each = verify};
+                                .verify_each = verify,
+                                .offload = c->offload,
+                                .offload_auto = c->offload_auto};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
-    if (!out->module)
-        return ok;
-    c->lookup = out->module->numerics.lookup;
-    c->sharded = false;
-    for (uint32_t i = 0; i < out->module->params.len; i++)
-        c->sharded |= out->module->params.data[i].sharded;
+    if (out->module) {
+        c->lookup = out->module->numerics.lookup;
+        c->selective += out->module->plan->recompute == FG_RECOMPUTE_SELECTIVE;
+        c->sharded = false;
+        for (uint32_t i = 0; i < out->module->params.len; i++)
+            c->sharded |= out->module->params.data[i].sharded;
+    }
     return ok;
 }
 
@@ -113,9 +123,11 @@ static void check_budgets(Case *c, int *failures)
     CHECK(compile(c, FG_SCHEDULE_MINIMUM, UINT64_MAX, false, &least));
     if (*failures)
         return;
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, 1, false, &now)); /* fits nothing: the floor */
+    CHECK(!now.fits && now.ledger.peak_bytes <= least.ledger.peak_bytes);
     CHECK(least.ledger.peak_bytes <= zero3.ledger.peak_bytes);
     CHECK(zero3.ledger.arena_bytes >= zero3.ledger.arena_bound_bytes);
-    uint64_t floor = least.ledger.peak_bytes + c->machine.reserved_bytes;
+    uint64_t floor = now.ledger.peak_bytes + c->machine.reserved_bytes;
     for (uint32_t i = 0; i < 6; i++) {
         uint64_t memory = i == 0   ? floor
                           : i == 5 ? UINT64_MAX
@@ -137,6 +149,7 @@ static void check_budgets(Case *c, int *failures)
 static void every_plan_is_proved_and_never_worse(int *failures)
 {
     uint32_t rows = 0, sharded = 0; /* models whose lookups travel as rows; with a sharded table */
+    uint32_t selective = 0;         /* schedules that recompute some values and keep others */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -149,26 +162,80 @@ static void every_plan_is_proved_and_never_worse(int *failures)
         *failures += bad;
         rows += c.lookup == FG_LOOKUP_ROWS;
         sharded += c.sharded;
+        selective += c.selective;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
+    CHECK(selective > 10);
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
     CHECK(sharded > MODELS / 8);
+}
+
+/* With `auto`: nothing leaves the device where all fits; the figure named compiles and less does
+ * not; whatever fits is proved, in host memory too. */
+static void check_auto(Case *c, int *failures)
+{
+    FgCompiled plenty, least, now;
+    c->offload_auto = true;
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, UINT64_MAX, false, &plenty));
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, 1, false, &least));
+    CHECK(plenty.fits && !plenty.offload && !plenty.ledger.host_bytes && !least.fits);
+    if (*failures)
+        return;
+    uint64_t floor = least.smallest_memory_bytes, most = plenty.smallest_memory_bytes;
+    CHECK_EQ_U64(floor, most); /* the figure does not depend on the memory */
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, floor, true, &now) && now.fits);
+    CHECK(compile(c, FG_SCHEDULE_COMPILED, floor - MIB, false, &now) && !now.fits);
+    for (uint64_t part = 1; part < 4; part++) {
+        uint64_t lowest = least.ledger.peak_bytes, highest = plenty.ledger.peak_bytes;
+        uint64_t memory = lowest + (highest > lowest ? (highest - lowest) * part / 4 : 0);
+        CHECK(compile(c, FG_SCHEDULE_COMPILED, memory + c->machine.reserved_bytes, false, &now));
+        CHECK(now.fits && now.ledger.peak_bytes <= now.budget_bytes);
+        CHECK(now.ledger.host_bytes <= now.host_memory_bytes);
+        CHECK((now.offload != 0) == (now.ledger.host_bytes != 0));
+    }
+}
+
+static void auto_offloads_what_it_must(int *failures)
+{
+    uint32_t helped = 0;
+    for (uint64_t seed = 1; seed <= MODELS / 3 && *failures < 3; seed++) {
+        Case c;
+        int bad = !begin(&c, seed);
+        c.offload = 0;
+        if (!bad)
+            check_auto(&c, &bad);
+        if (bad)
+            say_errors(&c, seed);
+        *failures += bad;
+        FgCompiled none, least;
+        c.offload_auto = false;
+        CHECK(compile(&c, FG_SCHEDULE_MINIMUM, UINT64_MAX, false, &none));
+        c.offload_auto = true;
+        CHECK(compile(&c, FG_SCHEDULE_MINIMUM, 1, false, &least));
+        helped += least.ledger.peak_bytes < none.ledger.peak_bytes;
+        fg_arena_free(c.arena);
+    }
+    CHECK(helped > MODELS / 4);
 }
 
 /* The text of every stage reads back as the same text. */
 static void dumps_round_trip(int *failures)
 {
-    static const char *const stops[] = {"vocab", "autodiff", "shard", "update", "travel", NULL};
+    static const char *const stops[] = {"vocab", "autodiff", "shard",  "offload",
+                                        "order", "travel",   "update", NULL};
     for (uint64_t seed = 1; seed <= 24; seed++) {
         Case c;
         if (!begin(&c, seed)) {
             ++*failures;
             return;
         }
-        FgCompileOptions options = {
-            .recompute = c.recompute, .memory_bytes = UINT64_MAX, .stop_after = stops[seed % 6]};
+        FgCompileOptions options = {.schedule = FG_SCHEDULE_COMPILED,
+                                    .recompute = c.recompute,
+                                    .memory_bytes = UINT64_MAX,
+                                    .stop_after = stops[seed % 8],
+                                    .offload = c.offload};
         FgCompiled out;
         CHECK(fg_compile(c.arena, c.graph, &c.machine, &c.numerics, &options, &out));
         FgBuf one, two;
@@ -190,4 +257,5 @@ static void dumps_round_trip(int *failures)
 }
 
 UNIT_MAIN({"every_plan_is_proved_and_never_worse", every_plan_is_proved_and_never_worse},
+          {"auto_offloads_what_it_must", auto_offloads_what_it_must},
           {"dumps_round_trip", dumps_round_trip})

@@ -33,9 +33,9 @@ static bool compile(Case *c, uint64_t seed)
                            1 + random_below(&random, 9)};
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
-                            .recompute =
-                                random_below(&random, 2) ? FG_RECOMPUTE_FULL : FG_RECOMPUTE_NONE,
-                            .memory_bytes = UINT64_MAX};
+                            .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),
+                            .memory_bytes = UINT64_MAX,
+                            .offload = seed % 2 ? (uint32_t)(seed / 2) % 8 : 0};
     if (!fg_machine_load(c->arena, c->diags, "host", &c->machine))
         return false;
     fg_machine_set_ranks(c->arena, &c->machine, 1 + random_below(&random, 4));
@@ -52,7 +52,8 @@ static bool read_back(Case *c)
                        .source = "random.json",
                        .fingerprint = c->compiled.fingerprint,
                        .memory_bytes = c->compiled.memory_bytes,
-                       .reserved_bytes = c->compiled.reserved_bytes};
+                       .reserved_bytes = c->compiled.reserved_bytes,
+                       .host_memory_bytes = c->compiled.host_memory_bytes};
     FgBuf text;
     FgReadback out;
     fg_buf_init(&text, c->arena);

@@ -294,7 +294,8 @@ static void effects_case(const char *text, const uint64_t *args, int32_t count, 
     FgCall call = {&info, 0, FG_COMPUTE, args, 4};
     FgEffect effects[8];
     const char *bad;
-    int32_t n = fg_effects_read(&call, 1, 3, effects, &bad);
+    const FgRtProgram program = {.ranks = 3};
+    int32_t n = fg_effects_read(&call, &program, 1, effects, &bad);
     if (n != count || (n > 0 && effects[n - 1].bytes != bytes)) {
         printf("'%s': %d effects, the last of %llu bytes\n", text, n,
                n > 0 ? (unsigned long long)effects[n - 1].bytes : 0);
@@ -326,7 +327,8 @@ static void fresh_follows_its_flag(int *failures)
         FgCall call = {&info, 0, FG_COMPUTE, args, 4};
         FgEffect effect;
         const char *bad;
-        CHECK(fg_effects_read(&call, 0, 1, &effect, &bad) == 1);
+        const FgRtProgram program = {.ranks = 1};
+        CHECK(fg_effects_read(&call, &program, 0, &effect, &bad) == 1);
         CHECK(effect.kind == (flag ? FG_EFFECT_UPDATE : FG_EFFECT_WRITE));
     }
 }
@@ -341,6 +343,8 @@ static void all_effects_are_well_formed(int *failures)
 #undef FG_RT_CALL
 #undef FG_RT_CALL_F
     };
+    const FgRtOperand operands[] = {{0}, {.written = 1, .elements = 1}};
+    const FgRtProgram program = {.ranks = 1, .operands = operands, .n_operands = 2};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t n_args = 1;
         for (const char *at = rows[i].args; *at; at++)
@@ -353,7 +357,7 @@ static void all_effects_are_well_formed(int *failures)
         FgEffect effects[32];
         const char *bad;
         CHECK(fg_effects_count(rows[i].effects) <= 32);
-        int32_t n = fg_effects_read(&call, 0, 1, effects, &bad);
+        int32_t n = fg_effects_read(&call, &program, 0, effects, &bad);
         int writes = 0;
         for (int32_t j = 0; j < n; j++)
             writes += effects[j].kind == FG_EFFECT_WRITE || effects[j].kind == FG_EFFECT_UPDATE;

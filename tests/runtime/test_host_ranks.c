@@ -265,23 +265,37 @@ static void driver_body(FgRtCx *cx)
     fg_rt_barrier(cx);
 }
 
+/* The calls of long_body by kind: what fails at the n-th, and its node. */
+typedef struct Site {
+    FgFaultKind kind;
+    uint64_t n;
+    const char *call;
+    uint32_t node;
+} Site;
+
+static const Site SITES[] = {
+    {FG_FAULT_LAUNCH, 1, "fill", 0},
+    {FG_FAULT_COLLECTIVE, 1, "gather", 1},
+    {FG_FAULT_COLLECTIVE, 2, "reduce_scatter", 2},
+    {FG_FAULT_COLLECTIVE, 3, "all_reduce", 3},
+    {FG_FAULT_LAUNCH, 2, "release", 4},
+};
+
 static void every_fault_ends_every_rank(int *failures)
 {
-    enum { CALLS = 5 };
-    static const char *const names[CALLS] = {"fill", "gather", "reduce_scatter", "all_reduce",
-                                             "release"};
     for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++)
         for (uint32_t rank = 0; rank < ranks; rank++)
-            for (uint64_t call = 1; call <= CALLS; call++) {
-                Rig rig = open_ranks(ranks, (FgRtOptions){.fail_after = call, .fail_rank = rank});
+            for (size_t i = 0; i < sizeof SITES / sizeof *SITES; i++) {
+                FgFault fault = {.kind = SITES[i].kind, .n = SITES[i].n, .rank = rank};
+                Rig rig = open_ranks(ranks, (FgRtOptions){.fault = &fault});
                 rig_run(&rig, driver_body);
                 rig_run(&rig, driver_body); /* a failed group stays failed and does not hang */
                 for (uint32_t any = 0; any < ranks; any++) {
                     FgRtStatus status = fg_rt_status(fg_rt_group_rank(rig.group, any));
                     CHECK(!status.ok);
                     CHECK_EQ_U64(status.rank, rank);
-                    CHECK_EQ_U64(status.node, call - 1);
-                    CHECK_STR(status.call, names[call - 1]);
+                    CHECK_EQ_U64(status.node, SITES[i].node);
+                    CHECK_STR(status.call, SITES[i].call);
                 }
                 rig_close(&rig);
             }
@@ -289,12 +303,59 @@ static void every_fault_ends_every_rank(int *failures)
 
 static void late_fault_does_not_happen(int *failures)
 {
-    Rig rig = open_ranks(2, (FgRtOptions){.fail_after = 6, .fail_rank = 1});
+    FgFault fault = {.kind = FG_FAULT_COLLECTIVE, .n = 4, .rank = 1};
+    Rig rig = open_ranks(2, (FgRtOptions){.fault = &fault});
     rig_run(&rig, driver_body);
-    rig_check_ok(&rig, "five calls", failures);
+    rig_check_ok(&rig, "three collectives", failures);
     rig_run(&rig, driver_body);
     CHECK(!fg_rt_status(rig.cx).ok);
     rig_close(&rig);
+}
+
+static void copies_fail_and_give_zeros(int *failures)
+{
+    for (uint64_t n = 1; n <= 3; n++) {
+        FgFault fault = {.kind = FG_FAULT_COPY, .n = n, .rank = 1};
+        Rig rig = open_ranks(2, (FgRtOptions){.fault = &fault});
+        FgRtCx *cx = fg_rt_group_rank(rig.group, 1);
+        float one = 1, back = 2;
+        fg_rt_write(cx, SHARD, &one, sizeof one);
+        fg_rt_copy(cx, SUM, SHARD, sizeof one);
+        fg_rt_read(cx, SUM, &back, sizeof back);
+        FgRtStatus status = fg_rt_status(rig.cx);
+        CHECK(!status.ok && back == 0);
+        CHECK_EQ_U64(status.rank, 1);
+        CHECK_EQ_U64(status.node, UINT32_MAX);
+        rig_close(&rig);
+    }
+}
+
+static void memory_that_is_not_there(int *failures)
+{
+    char error[256] = "";
+    FgRtProgram program = {.abi = FG_RT_ABI, .ranks = 2, .state_bytes = 4096};
+    for (uint64_t n = 1; n <= 3; n++) {
+        FgFault fault = {.kind = FG_FAULT_ALLOC, .n = n, .rank = 0};
+        FgRtOptions options = {.fault = &fault, .profile = 1};
+        CHECK(!fg_rt_group_new(&program, NULL, &options, error, sizeof error));
+        CHECK(strstr(error, n == 2 ? "rank 0: cannot map" : "out of memory") != NULL);
+    }
+}
+
+static void faults_are_read(int *failures)
+{
+    static const char *const bad[] = {"",        "write",    "write:",  "write:x",   "wright:1",
+                                      "read:1:", "read:1:x", "read:-1", "read:1:2:3"};
+    FgFault fault;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!fg_fault_parse(&fault, bad[i]));
+    CHECK(fg_fault_parse(&fault, "write:2:3"));
+    CHECK(fault.kind == FG_FAULT_WRITE && fault.n == 2 && fault.rank == 3);
+    CHECK(!fg_fault_hits(&fault, FG_FAULT_WRITE, 0) && !fg_fault_hits(&fault, FG_FAULT_READ, 3));
+    CHECK(!fg_fault_hits(&fault, FG_FAULT_WRITE, 3) && fg_fault_hits(&fault, FG_FAULT_WRITE, 3) &&
+          !fg_fault_hits(&fault, FG_FAULT_WRITE, 3));
+    CHECK(fg_fault_parse(&fault, "alloc:0") && !fg_fault_hits(&fault, FG_FAULT_ALLOC, 0));
+    CHECK_EQ_U64(atomic_load(&fault.seen), 1);
 }
 
 static void disagree_body(FgRtCx *cx)
@@ -378,6 +439,9 @@ static void groups_that_cannot_be(int *failures)
     FgRtProgram old = {.abi = FG_RT_ABI + 1, .ranks = 1};
     CHECK(!fg_rt_group_new(&old, NULL, &options, error, sizeof error));
     CHECK(strstr(error, "ABI") != NULL);
+    FgRtProgram wide = {.abi = FG_RT_ABI, .ranks = 2, .host_state_bytes = (uint64_t)1 << 46};
+    CHECK(!fg_rt_group_new(&wide, NULL, &options, error, sizeof error));
+    CHECK(strstr(error, "bytes of host memory for what is offloaded") != NULL);
     FgRtProgram huge = {.abi = FG_RT_ABI, .ranks = 2, .state_bytes = (uint64_t)1 << 62};
     CHECK(!fg_rt_group_new(&huge, NULL, &options, error, sizeof error));
     CHECK(strstr(error, "cannot map") != NULL);
@@ -399,6 +463,9 @@ UNIT_MAIN({"gather", gather},
           {"many_collectives", many_collectives},
           {"every_fault_ends_every_rank", every_fault_ends_every_rank},
           {"late_fault_does_not_happen", late_fault_does_not_happen},
+          {"copies_fail_and_give_zeros", copies_fail_and_give_zeros},
+          {"memory_that_is_not_there", memory_that_is_not_there},
+          {"faults_are_read", faults_are_read},
           {"different_collectives_are_an_error", different_collectives_are_an_error},
           {"driver_can_end_the_group", driver_can_end_the_group},
           {"touched_bytes_are_measured", touched_bytes_are_measured},

@@ -77,6 +77,15 @@ static void set_list(Graph *graph, FgNode *node, const char *name, const char *t
     fg_node_set_ints(graph->module, node, name, ints, n);
 }
 
+/* Attributes are separated by spaces: '+' is one inside a text. */
+static const char *spaced(Graph *graph, const char *text)
+{
+    char *copy = fg_arena_strdup(graph->arena, text);
+    for (char *c = copy; *c; c++)
+        *c = *c == '+' ? ' ' : *c;
+    return copy;
+}
+
 static void set_attr(Graph *graph, FgNode *node, const char *name, const char *text)
 {
     const FgOpInfo *info = fg_op_info(node->op);
@@ -90,6 +99,8 @@ static void set_attr(Graph *graph, FgNode *node, const char *name, const char *t
             set_list(graph, node, name, text);
         else if (kind == FG_ATTR_WORD)
             fg_node_set_word(graph->module, node, name, text);
+        else if (kind == FG_ATTR_TEXT)
+            fg_node_set_word(graph->module, node, name, spaced(graph, text));
         else
             fg_node_set_int(graph->module, node, name, strtoll(text, NULL, 10));
         return;

@@ -82,6 +82,12 @@ static const Case op_cases[] = {
     {FG_OP_mean, "f32[3, 4]", ""},
     {FG_OP_mean, "f32[3, 4, 2]", "axes=1"},
     {FG_OP_softmax, "f32[3, 4]", ""},
+    {FG_OP_custom, "f32[2, 3] f32[2, 3]",
+     "function=custom_pair source=x.c dtypes=f32+f32 shapes=2,2,3,2,2,3 gradient=custom_pair_back "
+     "takes=0,1,4,5 returns=0,1"},
+    {FG_OP_custom, "f32[6] =f32[6]",
+     "function=custom_pair source=x.c dtypes=f32+f32 shapes=1,6,1,6 gradient=custom_pair_back "
+     "takes=0,1,4,5 returns=0,1"},
     {FG_OP_cross_entropy, "f32[3, 5] =i32[3]", ""},
     {FG_OP_cross_entropy, "f32[2, 3, 5] =i32[2, 3] =f32[]", "ignore_index=2"},
 };

@@ -3,11 +3,14 @@
  *
  * Rules are tried one by one: a small valid module as text, one place changed, and the message that
  * must come. */
+#define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS */
 #include "base/arena.h"
 #include "ir/op_fns.h"
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const char graph_text[] =
     "module @m level(graph) ranks(0) numerics(compute=f32, wire=f32, shard=f32, clip=0.0, "
@@ -395,7 +398,7 @@ static void parser_rejects(int *failures)
         {"shard=%s.1", "slice=%s.1", "a bucket has no state 'slice'"},
         {"mem(gathered)", "mem(gather)", "did you mean 'gathered'"},
         {"role(moment1", "role(moment3", "'moment3' is not a role"},
-        {"states(4096) arena", "states(4096) arenas", "expected states or arena"},
+        {"states(4096) arena", "states(4096) arenas", "expected states, arena, host_states or host_arena"},
         {"stream(gather)", "stream(gathers)", "did you mean 'gather'"},
     };
     for (size_t i = 0; i < sizeof sched / sizeof *sched; i++)
@@ -431,7 +434,7 @@ static void verifier_rejects_graph(int *failures)
         {"loss %loss.6", "loss %lse.7", "the loss is no scalar"},
         {"func @step", "func @first", "the functions at level graph are: step"},
         {"accumulate=1", "accumulate=0", "accumulate is at least 1"},
-        {"clip=0.0", "clip=nan", "clip at least 0"},
+        {"clip=0.0", "clip=nan", "clip and chunk at least 0"},
         {"loss %loss.6", "state %q : f32[] role(loss, 0) mem(constants)\nloss %loss.6",
          "there are no states at graph level"},
     };
@@ -568,10 +571,30 @@ static void damaged_text_never_crashes(int *failures)
     CHECK(parsed > 200 && parsed < 2800);
 }
 
+/* Texts that end where memory ends: nothing behind them may be read. */
+static void never_reads_past_the_end(int *failures)
+{
+    static const char *const ends[] = {
+        "module @\"", "module @\"\\", "module @\"\\u00", "module /", "%", "#", "-", "1.", "1e"};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED && mprotect(memory + page, page, PROT_NONE) == 0);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        World w = world();
+        size_t len = strlen(ends[i]);
+        char *text = memory + page - len;
+        memcpy(text, ends[i], len);
+        CHECK(fg_module_parse(w.arena, w.diags, "t.fg", text, len) == NULL);
+        fg_arena_free(w.arena);
+    }
+    munmap(memory, 2 * page);
+}
+
 #define CASE(f) {#f, f}
 UNIT_MAIN(CASE(builds_nodes), CASE(reports_bad_nodes), CASE(attributes_have_defaults),
           CASE(op_table_is_whole), CASE(types_have_names_and_sizes), CASE(round_trips),
           CASE(reads_hand_written_text), CASE(keeps_holes), CASE(fingerprint_ignores_names),
           CASE(parser_rejects), CASE(parser_goes_on), CASE(verifier_rejects_graph),
           CASE(verifier_rejects_sched), CASE(verifier_sees_broken_tables),
-          CASE(messages_point_into_the_text), CASE(damaged_text_never_crashes))
+          CASE(messages_point_into_the_text), CASE(damaged_text_never_crashes),
+          CASE(never_reads_past_the_end))

@@ -27,6 +27,7 @@ static void presets(int *failures)
         CHECK(m.matmul_f32 > 0 && m.matmul_bf16 > 0 && m.matmul_f16 > 0 && m.vector_flops > 0);
         CHECK(m.memory_rate > 0 && m.launch_seconds > 0);
         CHECK(m.compute_beside_gather > 0 && m.reduce_beside_gather > 0);
+        CHECK(fg_machine_host_bytes(&m) >= (uint64_t)16e9 && m.stash.len > 1 && m.fetch.len > 1);
         for (uint32_t k = 1; k < m.gather.len; k++)
             CHECK(m.gather.data[k].seconds > m.gather.data[k - 1].seconds);
     }
@@ -51,6 +52,13 @@ static void figures(int *failures)
     CHECK_NEAR(fg_curve_seconds(&h200.gather, 128e6), 128e6 * 0.75 / 293e9, 1e-9);
     CHECK_NEAR(fg_curve_seconds(&h200.gather, 1024e6), 2 * 512e6 * 0.75 / 318e9, 1e-9);
     CHECK_NEAR(fg_curve_seconds(&h200.gather, 0), 2.4e-5, 1e-12);
+    /* Host copies: bytes by bytes a second, whatever the ranks; ranks of a node share its memory.
+     */
+    FgMachine h100 = load(failures, a, "8xH100");
+    CHECK_EQ_U64(fg_machine_host_bytes(&h100), 2000000000000 / 8);
+    CHECK_NEAR(fg_curve_seconds(&t4.fetch, 32e6), 32e6 / 12e9, 1e-9);
+    CHECK_NEAR(t4.stash_beside_fetch, 0.9, 0);
+    CHECK_NEAR(t4.compute_beside_host, 0, 0);
     fg_arena_free(a);
 }
 
@@ -128,6 +136,11 @@ static void bad_files(int *failures)
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
          "\"bus_rates\": []}}",
          FG_D_BAD_VALUE, "has no point"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"fetch\": {\"latency\": 1e-5, "
+         "\"bus_rates\": []}}",
+         FG_D_UNKNOWN_KEY, "bus_rates"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"host_link\": 0}}",
+         FG_D_BAD_VALUE, "'host_link' must be greater than 0"},
         {"{\"foregather_machine\": 1}", FG_D_MISSING_KEY, "the key 'beside' is missing"},
         {"[]", FG_D_WRONG_TYPE, "a machine must be an object, not a list"},
         {"", FG_D_JSON_SYNTAX, "m:1:1: error: expected a value, found end of the text"},

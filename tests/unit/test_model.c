@@ -304,6 +304,9 @@ static void examples(int *failures)
         int64_t elements;
         uint32_t tensors;
     } cases[] = {{"examples/llama-3.2-1b.json", 1235814400, 146},
+                 {"examples/llama-3.1-8b.json", 8030261248, 291},
+                 {"examples/llama-3.1-70b.json", 70553706496, 723},
+                 {"examples/llama-3.1-405b.json", 405853388800, 1137},
                  {"examples/gpt2.json", 124439808, 148}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         FgArena *a = fg_arena_new();

@@ -34,8 +34,7 @@ static bool is_compute(const FgNode *node)
     return node->stream == FG_STREAM_COMPUTE && !is_silent(node);
 }
 
-/* Position of the first work that reads what the gather at `at` makes, or the function's length. */
-static uint32_t first_use(const FgModule *m, const FgFunc *func, uint32_t at)
+uint32_t fg_first_use(const FgModule *m, const FgFunc *func, uint32_t at)
 {
     const FgNode *gather = &m->nodes.data[func->order.data[at]];
     uint32_t root = root_of(m, gather->results[0]);
@@ -47,13 +46,13 @@ static uint32_t first_use(const FgModule *m, const FgFunc *func, uint32_t at)
     return func->order.len;
 }
 
-static const char *node_text(FgArena *arena, const FgModule *m, const FgFunc *func, uint32_t at)
+const char *fg_node_text(FgArena *arena, const FgModule *m, const FgFunc *func, uint32_t at)
 {
     const FgNode *node = &m->nodes.data[func->order.data[at]];
     const char *op = fg_op_info(node->op)->name;
     if (node->bucket != FG_NO_ID && node->bucket < m->buckets.len) {
         const char *text = fg_arena_printf(arena, "%s @%s", op, m->buckets.data[node->bucket].name);
-        uint32_t use = node->op == FG_OP_gather ? first_use(m, func, at) : func->order.len;
+        uint32_t use = node->op == FG_OP_gather ? fg_first_use(m, func, at) : func->order.len;
         if (use < func->order.len)
             text = fg_arena_printf(arena, "%s for %s", text,
                                    fg_phase_name(m->nodes.data[func->order.data[use]].phase));
@@ -92,10 +91,10 @@ FgLines fg_schedule_lines(FgArena *arena, const FgModule *m, const FgFunc *func)
         const FgNode *node = &m->nodes.data[func->order.data[i]];
         if (is_silent(node))
             continue;
-        FgLine line = {unique(arena, &seen, node_text(arena, m, func, i)), node->id, before[i], 0,
-                       is_compute(node)};
+        FgLine line = {unique(arena, &seen, fg_node_text(arena, m, func, i)), node->id, before[i],
+                       0, is_compute(node)};
         if (node->op == FG_OP_gather)
-            line.ahead = before[first_use(m, func, i)] - before[i];
+            line.ahead = before[fg_first_use(m, func, i)] - before[i];
         fg_vec_push(arena, &lines, line);
     }
     return lines;

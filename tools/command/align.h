@@ -35,6 +35,10 @@ typedef struct FgChange {
 
 typedef FG_VEC(FgChange) FgChanges;
 
+/* "gather @layers.3 for forward", "linear layers.3.q forward": the node at a position. */
+const char *fg_node_text(FgArena *arena, const FgModule *module, const FgFunc *func, uint32_t at);
+/* Position of the first work that reads what the gather at `at` makes, or the function's length. */
+uint32_t fg_first_use(const FgModule *module, const FgFunc *func, uint32_t at);
 FgLines fg_schedule_lines(FgArena *arena, const FgModule *module, const FgFunc *func);
 /* In the order of the right side; what only the left has stands where it was. The equal lines are
  * a common subsequence with the most work of the compute stream, then the most lines. */

@@ -3,12 +3,15 @@
  * ../lib/foregather beside the command (a build tree and an installation look alike), then the
  * folder fixed at build time. The compiler is CC, or the one that built the command, or cc; for the
  * cuda target it is nvcc, from NVCC, PATH, its usual place, or where it was at build time. */
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "tools/command/build.h"
 
 #include "base/file.h"
 #include "base/str.h"
 #include "base/vec.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +96,14 @@ static void push_compiler(FgArena *arena, FgStrVec *argv)
         fg_vec_push(arena, argv, access(FG_CC, X_OK) == 0 ? FG_CC : "cc");
 }
 
+static void push_all(FgArena *arena, FgStrVec *argv, const FgStrVec *more)
+{
+    for (uint32_t i = 0; i < more->len; i++)
+        fg_vec_push(arena, argv, more->data[i]);
+}
+
 static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *runtime,
-                             const char *c_path, const char *part)
+                             const char *c_path, const FgStrVec *objects, const char *made)
 {
     FgStrVec argv = {0};
     push_compiler(arena, &argv);
@@ -103,8 +112,9 @@ static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *r
         push_words(arena, &argv, "-shared -fPIC");
     fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
     fg_vec_push(arena, &argv, "-o");
-    fg_vec_push(arena, &argv, part);
+    fg_vec_push(arena, &argv, made);
     fg_vec_push(arena, &argv, c_path);
+    push_all(arena, &argv, objects);
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_trainer.a", runtime));
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "%s/libfg_rt_host.a", runtime));
@@ -177,10 +187,10 @@ static bool cuda_ready(FgArena *arena, const FgBuild *build, const char *runtime
     return !why;
 }
 
-/* The file is C to its end while it has no kernels of its own. nvcc takes every file that it is
- * given for C then, so libraries come by -l. */
+/* nvcc takes every file that it is given for C, so libraries come by -l, and objects of custom
+ * functions as the linker's. */
 static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *runtime,
-                             const char *c_path, const char *part)
+                             const char *c_path, const FgStrVec *objects, const char *made)
 {
     FgStrVec argv = {0};
     fg_vec_push(arena, &argv, find_nvcc(arena));
@@ -190,8 +200,12 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
         push_words(arena, &argv, "-shared -Xcompiler -fPIC");
     fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
     fg_vec_push(arena, &argv, "-o");
-    fg_vec_push(arena, &argv, part);
+    fg_vec_push(arena, &argv, made);
     fg_vec_push(arena, &argv, c_path);
+    for (uint32_t i = 0; i < objects->len; i++) {
+        fg_vec_push(arena, &argv, "-Xlinker");
+        fg_vec_push(arena, &argv, objects->data[i]);
+    }
     if (!build->shared) {
         fg_vec_push(arena, &argv, fg_arena_printf(arena, "-L%s", runtime));
         push_words(arena, &argv, "-lfg_trainer -lfg_rt_cuda -lfg_launch " FG_CUDA_LINK_FLAGS);
@@ -200,28 +214,96 @@ static FgStrVec cuda_command(FgArena *arena, const FgBuild *build, const char *r
     return argv;
 }
 
-static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
-                    const char **out_error)
+/* ---- custom functions ---- */
+
+/* One source file to one object. On the host its products are not contracted, as the runtime's are
+ * not: the same source gives the same bits. */
+static FgStrVec object_command(FgArena *arena, const FgBuild *build, const char *runtime,
+                               const char *source, const char *beside, const char *object)
 {
-    const char *target = fg_file_target(arena, build->output);
-    const char *part = fg_arena_printf(arena, "%s.part-%ld", target, (long)getpid());
-    const char *said = "";
-    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, part)
-                                : host_command(arena, build, runtime, c_path, part);
-    int status = fg_run(arena, argv.data, &said);
-    if (status == 0 && rename(part, target) == 0)
-        return true;
-    remove(part);
-    if (status == 0)
-        *out_error = fg_arena_printf(arena, "%s cannot be written", build->output);
-    else if (status < 0)
-        *out_error = fg_arena_printf(arena, "%s did not start: %s", argv.data[0], said);
-    else
-        *out_error =
-            fg_arena_printf(arena, "%s failed with status %d\n%s", argv.data[0], status, said);
-    return false;
+    FgStrVec argv = {0};
+    if (build->cuda) {
+        fg_vec_push(arena, &argv, find_nvcc(arena));
+        push_words(arena, &argv, "-x cu -O2 -Xcompiler -fPIC -cudart shared");
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "-arch=sm_%s", build->arch));
+        fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s", beside));
+    } else {
+        push_compiler(arena, &argv);
+        push_words(arena, &argv, "-O2 -std=c11 -ffp-contract=off -fPIC");
+    }
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
+    push_words(arena, &argv, "-c -o");
+    fg_vec_push(arena, &argv, object);
+    fg_vec_push(arena, &argv, *source == '-' ? fg_arena_printf(arena, "./%s", source) : source);
+    fg_vec_push(arena, &argv, NULL);
+    return argv;
 }
 
+static bool run_compiler(FgArena *arena, const FgStrVec *argv, const char **out_error)
+{
+    const char *said = "";
+    int status = fg_run(arena, argv->data, &said);
+    if (status < 0)
+        *out_error = fg_arena_printf(arena, "%s did not start: %s", argv->data[0], said);
+    else if (status > 0)
+        *out_error =
+            fg_arena_printf(arena, "%s failed with status %d\n%s", argv->data[0], status, said);
+    return status == 0;
+}
+
+/* nvcc must not see what the user calls a file or its folder: a copy of the source, and a link to
+ * where it lies for what it includes. */
+static bool rename_source(FgArena *arena, const char *folder, uint32_t i, const char *beside,
+                          const char **source, const char **out_error)
+{
+    char *text;
+    size_t len;
+    const char *copy = fg_arena_printf(arena, "%s/custom-%u.cu", folder, i);
+    char *whole = realpath(*source, NULL);
+    char *slash = whole ? strrchr(whole, '/') : NULL;
+    if (slash)
+        slash[slash == whole] = 0;
+    bool ok = whole && symlink(whole, beside) == 0;
+    free(whole);
+    if (!ok) {
+        *out_error = fg_arena_printf(arena, "%s cannot be found: %s", *source, strerror(errno));
+        return false;
+    }
+    if (!fg_file_read(arena, *source, &text, &len, out_error) ||
+        !fg_file_write(arena, copy, text, len, out_error))
+        return false;
+    *source = copy;
+    return true;
+}
+
+static bool build_objects(FgArena *arena, const FgBuild *build, const char *runtime,
+                          const char *folder, FgStrVec *out, const char **out_error)
+{
+    for (uint32_t i = 0; i < build->sources.len; i++) {
+        const char *object = fg_arena_printf(arena, "%s/custom-%u.o", folder, i);
+        const char *source = build->sources.data[i];
+        const char *beside = fg_arena_printf(arena, "%s/beside-%u", folder, i);
+        if (build->cuda && !rename_source(arena, folder, i, beside, &source, out_error))
+            return false;
+        FgStrVec argv = object_command(arena, build, runtime, source, beside, object);
+        if (!run_compiler(arena, &argv, out_error))
+            return false;
+        fg_vec_push(arena, out, object);
+    }
+    return true;
+}
+
+static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
+                    const FgStrVec *objects, const char *made, const char **out_error)
+{
+    FgStrVec argv = build->cuda ? cuda_command(arena, build, runtime, c_path, objects, made)
+                                : host_command(arena, build, runtime, c_path, objects, made);
+    return run_compiler(arena, &argv, out_error) &&
+           fg_file_install(arena, made, build->output, out_error);
+}
+
+/* All that the compiler is given lies in a folder that is this user's alone. nvcc runs its parts by
+ * a shell: it sees no name that the user has chosen. */
 bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error)
 {
     const char *runtime = find_runtime(arena, out_error);
@@ -230,10 +312,14 @@ bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char *
     *out_ms = 0;
     if (!folder)
         return false;
-    const char *c_path = fg_arena_printf(arena, "%s/%s", folder, build->name);
+    const char *c_path =
+        fg_arena_printf(arena, "%s/%s", folder, build->cuda ? "program.cu" : build->name);
+    const char *made = fg_arena_printf(arena, "%s/program", folder);
+    FgStrVec objects = {0};
     double start = now_ms();
     bool ok = fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
-              compile(arena, build, runtime, c_path, out_error);
+              build_objects(arena, build, runtime, folder, &objects, out_error) &&
+              compile(arena, build, runtime, c_path, &objects, made, out_error);
     *out_ms = now_ms() - start;
     fg_temp_dir_remove(arena, folder);
     return ok;

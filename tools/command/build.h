@@ -4,6 +4,7 @@
 #define FG_TOOLS_COMMAND_BUILD_H
 
 #include "base/arena.h"
+#include "base/vec.h"
 
 #include <stdbool.h>
 
@@ -14,6 +15,7 @@ typedef struct FgBuild {
     bool shared;        /* a shared object without the runtime, for a test runner that brings one */
     bool cuda;          /* for GPUs of generation `arch` ("90"), by nvcc; otherwise for the host */
     const char *arch;
+    FgStrVec sources; /* of custom functions: C, or CUDA C++ for GPUs; built and linked with it */
 } FgBuild;
 
 /* False with *out_error, arena-owned. *out_ms is the time that the compiler took. */

@@ -61,8 +61,15 @@ static const char *emit(FgSession *s, const FgCompiled *c)
     }
     if (c->ledger.unused_bytes)
         rows[n++] = (FgEmitRow){"unused", c->ledger.unused_bytes};
-    FgEmitInfo info = {FG_VERSION,      s->source,         c->fingerprint, c->sim.step_us,
-                       c->memory_bytes, c->reserved_bytes, rows,           n};
+    FgEmitInfo info = {.version = FG_VERSION,
+                       .source = s->source,
+                       .fingerprint = c->fingerprint,
+                       .step_us = c->sim.step_us,
+                       .memory_bytes = c->memory_bytes,
+                       .reserved_bytes = c->reserved_bytes,
+                       .host_memory_bytes = c->host_memory_bytes,
+                       .ledger = rows,
+                       .n_ledger = n};
     FgBuf text;
     fg_buf_init(&text, s->arena);
     fg_emit_c(s->arena, c->module, &info, &text);
@@ -108,6 +115,11 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
         return fg_session_fail(s, error);
     if (t->kind == KIND_C)
         return FG_EXIT_OK;
+    FgStrVec sources = {0};
+    if (!fg_custom_sources(s, t->cuda, &sources)) {
+        fg_session_flush(s);
+        return FG_EXIT_INPUT;
+    }
     const char *name = fg_arena_printf(s->arena, "%s%s", base_name(t->stem), t->ending);
     const char *arch = s->flags->values[FG_FLAG_arch];
     FgBuild build = {.text = text,
@@ -115,7 +127,8 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
                      .output = t->output,
                      .shared = t->kind == KIND_SO,
                      .cuda = t->cuda,
-                     .arch = arch ? arch : "90"};
+                     .arch = arch ? arch : "90",
+                     .sources = sources};
     if (!fg_build(s->arena, &build, out_cc_ms, &error))
         return fg_session_fail(s, error);
     return FG_EXIT_OK;
@@ -128,7 +141,7 @@ static FgExit write_report(FgSession *s, const FgCompiled *c, double cc_ms, doub
     if (!path)
         return FG_EXIT_OK;
     fg_buf_init(&text, s->arena);
-    fg_report_json(s->arena, c, cc_ms, verify_ms, &text);
+    fg_report_json(s, c, cc_ms, verify_ms, &text);
     if (!fg_file_write(s->arena, path, fg_buf_text(&text), text.len, &error))
         return fg_session_fail(s, error);
     return FG_EXIT_OK;
@@ -182,6 +195,11 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
     code = check_outputs(&s, &target);
     if (code != FG_EXIT_OK)
         return code;
+    FgStrVec sources = {0};
+    if (!fg_custom_sources(&s, target.cuda, &sources)) {
+        fg_session_flush(&s);
+        return FG_EXIT_INPUT;
+    }
     FgCompileOptions options = fg_session_options(&s);
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {

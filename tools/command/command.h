@@ -24,7 +24,12 @@ typedef enum FgVerb {
     FG_VERB_DIFF = 4,
     FG_VERB_TOKENS = 8,
     FG_VERB_VERIFY = 16,
-    FG_VERBS_PLAN = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF
+    FG_VERB_PLACE = 32,
+    FG_VERB_FRONTIER = 64,
+    FG_VERB_EXPLAIN = 128,
+    /* Flags of a plan; the frontier is that of the compiled schedule alone. */
+    FG_VERBS_SCHEDULE = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF | FG_VERB_EXPLAIN,
+    FG_VERBS_PLAN = FG_VERBS_SCHEDULE | FG_VERB_FRONTIER
 } FgVerb;
 
 typedef enum FgFlagId {
@@ -44,11 +49,19 @@ typedef struct FgFlags {
 /* ---- flags.c ---- */
 /* Reads argv[0..argc), the words after the verb; false after a message on standard error. */
 bool fg_flags_parse(FgArena *arena, FgVerb verb, int argc, char **argv, FgFlags *out);
+/* The flag of a name that the verb has. */
+FgFlagId fg_flags_find(const FgFlags *flags, const char *name);
+/* Gives a flag a value that did not come from the command line. Returns what the flag takes instead
+ * (arena-owned), or NULL when it took it. */
+const char *fg_flags_put(FgArena *arena, FgFlags *flags, FgFlagId id, const char *value);
 /* Index of the value among the flag's choices; the default's when it was not given. */
 uint32_t fg_flags_choice(const FgFlags *flags, FgFlagId id);
 /* An integer >= 1, or `otherwise` when the flag was not given. fg_flags_parse has checked it. */
 int64_t fg_flags_count(const FgFlags *flags, FgFlagId id, int64_t otherwise);
 double fg_flags_number(const FgFlags *flags, FgFlagId id, double otherwise);
+/* What --offload says: its classes as a set (FgOffload), and whether it is auto. False for a word
+ * that it does not take. */
+bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto);
 /* The flags of a verb, one a line, for help. */
 void fg_flags_help(FgVerb verb, FgBuf *out);
 const char *fg_flag_name(FgFlagId id); /* "--ranks" */
@@ -67,5 +80,8 @@ FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_verify(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_place(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_frontier(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_explain(FgArena *arena, const FgFlags *flags);
 
 #endif

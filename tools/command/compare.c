@@ -35,6 +35,10 @@ static void add_times(FgArena *arena, FgComparison *c)
     figure(arena, c,
            (FgFigure){"exposed_reduce_us", "exposed reduce", FG_FIGURE_US, true,
                       l->exposed_reduce_us, r->exposed_reduce_us});
+    if (l->exposed_host_us > 0 || r->exposed_host_us > 0)
+        figure(arena, c,
+               (FgFigure){"exposed_host_us", "exposed host copies", FG_FIGURE_US, true,
+                          l->exposed_host_us, r->exposed_host_us});
     figure(arena, c,
            (FgFigure){"bound_us", "lower bound", FG_FIGURE_US, false, l->bound_us, r->bound_us});
 }
@@ -57,6 +61,10 @@ static void add_memory(FgArena *arena, FgComparison *c)
     figure(arena, c,
            (FgFigure){"arena_bytes", "arena", FG_FIGURE_BYTES, false, (double)l->arena_bytes,
                       (double)r->arena_bytes});
+    if (l->host_bytes || r->host_bytes)
+        figure(arena, c,
+               (FgFigure){"host_bytes", "host memory", FG_FIGURE_BYTES, false,
+                          (double)l->host_bytes, (double)r->host_bytes});
 }
 
 static void add_counts(FgArena *arena, FgComparison *c)

@@ -1,7 +1,9 @@
 /* Reading flags: one table (flags.def) gives spelling, verbs, values and help, so that a flag means
  * the same everywhere. */
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "ir/ir.h"
 #include "tools/command/command.h"
 
 #include <errno.h>
@@ -42,6 +44,13 @@ const char *fg_verb_name(FgVerb verb)
         return "tokens";
     case FG_VERB_VERIFY:
         return "verify";
+    case FG_VERB_PLACE:
+        return "place";
+    case FG_VERB_FRONTIER:
+        return "frontier";
+    case FG_VERB_EXPLAIN:
+        return "explain";
+    case FG_VERBS_SCHEDULE:
     case FG_VERBS_PLAN:
     default:
         return "";
@@ -140,15 +149,35 @@ static bool is_dim(const char *text)
     return *end == 0 && errno == 0 && n >= 1;
 }
 
-/* What a value must look like follows from how help shows it. */
-static bool check_value(FgVerb verb, const Flag *flag, const char *value)
+bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto)
+{
+    *out_classes = FG_OFFLOAD_NONE;
+    *out_auto = strcmp(value, "auto") == 0;
+    if (*out_auto || strcmp(value, "none") == 0)
+        return true;
+    for (size_t n; *value; value += n + (value[n] == ',' && value[n + 1])) {
+        uint32_t one = FG_OFFLOAD_OPTIMIZER;
+        n = strcspn(value, ",");
+        while (one & FG_OFFLOAD_ALL && (strlen(fg_offload_name((FgOffload)one)) != n ||
+                                        strncmp(fg_offload_name((FgOffload)one), value, n) != 0))
+            one <<= 1;
+        if (!(one & FG_OFFLOAD_ALL))
+            return false;
+        *out_classes |= one;
+    }
+    return *out_classes != FG_OFFLOAD_NONE;
+}
+
+/* What the flag takes, when it is not this value; NULL otherwise. What a value must look like
+ * follows from how help shows it. */
+static const char *refuse_value(FgArena *arena, const Flag *flag, const char *value)
 {
     uint64_t bytes;
+    uint32_t classes;
+    bool is_auto;
     const char *wanted = NULL;
-    if (*flag->choices && find_choice(flag->choices, value) < 0) {
-        fg_usage_error(verb, "%s takes one of: %s; not '%s'", flag->name, flag->choices, value);
-        return false;
-    }
+    if (*flag->choices && find_choice(flag->choices, value) < 0)
+        return fg_arena_printf(arena, "one of: %s", flag->choices);
     if (strcmp(flag->value, "N") == 0 && !is_count(value))
         wanted = "a whole number from 1 on";
     else if (flag == &table[FG_FLAG_ranks] && strtol(value, NULL, 10) > MAX_RANKS)
@@ -157,12 +186,20 @@ static bool check_value(FgVerb verb, const Flag *flag, const char *value)
         wanted = "a number greater than 0";
     else if (strcmp(flag->value, "ELEMENTS") == 0 && !is_elements(value))
         wanted = "a whole number of elements, such as 5e7";
+    else if (flag == &table[FG_FLAG_offload] && !fg_flags_offload(value, &classes, &is_auto))
+        wanted = "none, auto, or some of optimizer,activations,parameters";
     else if (strcmp(flag->value, "NAME=N") == 0 && !is_dim(value))
         wanted = "NAME=N with N from 1 on";
     else if (strcmp(flag->value, "SIZE") == 0 && (!fg_parse_bytes(value, &bytes) || bytes == 0))
         wanted = "a size such as 15360MiB, 14.57GiB or 8000000000";
     else if (*value == 0)
         wanted = "a value that is not empty";
+    return wanted;
+}
+
+static bool check_value(FgArena *arena, FgVerb verb, const Flag *flag, const char *value)
+{
+    const char *wanted = refuse_value(arena, flag, value);
     if (wanted)
         fg_usage_error(verb, "%s takes %s; not '%s'", flag->name, wanted, value);
     return !wanted;
@@ -188,7 +225,7 @@ static bool parse_flag(FgArena *arena, FgFlags *flags, int argc, char **argv, in
         }
         value = argv[++*at];
     }
-    if (!is_switch(flag) && !check_value(flags->verb, flag, value))
+    if (!is_switch(flag) && !check_value(arena, flags->verb, flag, value))
         return false;
     flags->values[id] = value;
     if (id == FG_FLAG_dim)
@@ -209,6 +246,21 @@ bool fg_flags_parse(FgArena *arena, FgVerb verb, int argc, char **argv, FgFlags 
             return false;
     }
     return true;
+}
+
+FgFlagId fg_flags_find(const FgFlags *flags, const char *name)
+{
+    int id = find_flag(flags->verb, name);
+    FG_ASSERT(id >= 0);
+    return (FgFlagId)id;
+}
+
+const char *fg_flags_put(FgArena *arena, FgFlags *flags, FgFlagId id, const char *value)
+{
+    const char *wanted = refuse_value(arena, &table[id], value);
+    if (!wanted)
+        flags->values[id] = value;
+    return wanted;
 }
 
 uint32_t fg_flags_choice(const FgFlags *flags, FgFlagId id)

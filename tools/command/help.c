@@ -46,6 +46,24 @@ static const Page pages[] = {
      "  foregather compile examples/tiny-llama.json --emit c -o tiny.c\n"
      "  foregather dump examples/tiny-llama.json -o tiny.fg\n"
      "  foregather verify tiny.c --plan tiny.fg\n"},
+    {FG_VERB_PLACE, "place ITEMS.csv [--capacity SIZE]",
+     "Places items with lifetimes and sizes in one memory: reads a table with the columns\n"
+     "id,lower,upper,size (upper is exclusive), and alignment, hint and gaps where they are\n"
+     "wanted; prints it with a column offset. Exit code 3 when none is found within --capacity.\n",
+     "  foregather place items.csv --capacity 1048576 > placed.csv\n"},
+    {FG_VERB_FRONTIER, "frontier MODEL [flags]",
+     "The curve of memory against step time, from the least memory that works to where more stops\n"
+     "helping, each point with the levers that its plan uses; ZeRO-3 beside it. Without --memory\n"
+     "the curve does not end at what the machine has.\n",
+     "  foregather frontier examples/llama-3.2-1b.json --machine 2xT4 --precision bf16\n"
+     "  foregather frontier examples/tiny-llama.json --format svg -o frontier.svg\n"},
+    {FG_VERB_EXPLAIN, "explain MODEL [NODE] [flags]",
+     "Says why a node of the schedule runs when it does: what it awaits, whose memory it takes,\n"
+     "what stops a gather from moving earlier, and what one more GiB would buy. NODE is a bucket,\n"
+     "a parameter, a node, a part of their names between dots such as layers.3, or #id. Without\n"
+     "NODE: the bound and its cause, the streams, what is exposed, and the critical path.\n",
+     "  foregather explain examples/tiny-llama.json\n"
+     "  foregather explain examples/tiny-llama.json layers.1 --memory 64MiB\n"},
 };
 #define N_PAGES (sizeof pages / sizeof *pages)
 
@@ -63,6 +81,9 @@ void fg_help(FgArena *arena)
           "  diff MODEL | A.fg B.fg compare ZeRO-3 with the compiled schedule, or two dumps\n"
           "  tokens --bytes FILE... make a token file from text\n"
           "  verify PROGRAM.c       prove an emitted program\n"
+          "  place ITEMS.csv        give items with lifetimes and sizes their addresses\n"
+          "  frontier MODEL         memory against step time: table, JSON or plot\n"
+          "  explain MODEL [NODE]   why the schedule is what it is\n"
           "  help VERB              what a verb does, and its flags\n"
           "  version                the version, and the targets of this build\n"
           "\n"

@@ -1,5 +1,5 @@
 /* The figures of a compile as JSON. Keys are promised to users: tests name each of them. */
-#include "tools/command/session.h"
+#include "tools/command/explain.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,13 +15,12 @@ static void put_double(FgBuf *out, const char *key, double value)
                   isfinite(value) ? fg_double_text(out->arena, value) : "null");
 }
 
-static void put_ledger(FgBuf *out, const FgLedger *ledger)
+static void put_classes(FgBuf *out, const char *key, const uint64_t *by_class)
 {
-    fg_buf_puts(out, "  \"ledger\": {");
+    fg_buf_printf(out, "  \"%s\": {", key);
     for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++)
-        fg_buf_printf(out, "\"%s\": %" PRIu64 ", ", fg_mem_class_name((FgMemClass)i),
-                      ledger->by_class[i]);
-    fg_buf_printf(out, "\"unused\": %" PRIu64 "},\n", ledger->unused_bytes);
+        fg_buf_printf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", fg_mem_class_name((FgMemClass)i),
+                      by_class[i]);
 }
 
 static void put_times(FgBuf *out, const FgCompiled *compiled)
@@ -34,8 +33,20 @@ static void put_times(FgBuf *out, const FgCompiled *compiled)
     fg_buf_puts(out, "},\n");
 }
 
-void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double verify_ms, FgBuf *out)
+/* What the step is made of, where there is a plan. */
+static void put_profile(const FgSession *session, const FgCompiled *c, FgBuf *out)
 {
+    if (!c->fits)
+        return;
+    FgRunning running = {.compiled = c};
+    fg_profile(session->arena, c->module, &session->machine, &running.profile);
+    fg_profile_json(session->arena, &running, out);
+}
+
+void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms, double verify_ms,
+                    FgBuf *out)
+{
+    FgArena *arena = session->arena;
     const FgLedger *ledger = &c->ledger;
     fg_buf_printf(out, "{\n  \"fits\": %s,\n", c->fits ? "true" : "false");
     put_u64(out, "memory_bytes", c->memory_bytes);
@@ -44,12 +55,19 @@ void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double ve
     put_u64(out, "peak_bytes", ledger->peak_bytes);
     fg_buf_printf(out, "  \"peak_phase\": %s,\n",
                   fg_quoted(arena, ledger->peak_phase ? ledger->peak_phase : ""));
-    put_ledger(out, ledger);
+    put_classes(out, "ledger", ledger->by_class);
+    fg_buf_printf(out, ", \"unused\": %" PRIu64 "},\n", ledger->unused_bytes);
+    put_u64(out, "host_memory_bytes", c->host_memory_bytes);
+    put_u64(out, "host_bytes", ledger->host_bytes);
+    put_classes(out, "host_ledger", ledger->host_by_class);
+    fg_buf_puts(out, "},\n");
     put_u64(out, "arena_bytes", ledger->arena_bytes);
     put_u64(out, "arena_bound_bytes", ledger->arena_bound_bytes);
     put_double(out, "step_us", c->sim.step_us);
     put_double(out, "bound_us", c->sim.bound_us);
-    put_double(out, "exposed_us", c->sim.exposed_gather_us + c->sim.exposed_reduce_us);
+    put_double(out, "exposed_us",
+               c->sim.exposed_gather_us + c->sim.exposed_reduce_us + c->sim.exposed_host_us);
+    put_double(out, "exposed_host_us", c->sim.exposed_host_us);
     put_double(out, "slowed_us", c->sim.slowed_us);
     put_u64(out, "gathers", c->sim.gathers);
     put_u64(out, "gather_bytes", c->sim.gather_bytes);
@@ -59,6 +77,7 @@ void fg_report_json(FgArena *arena, const FgCompiled *c, double cc_ms, double ve
                   c->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered");
     put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);
     fg_buf_printf(out, "  \"fingerprint\": \"%016" PRIx64 "\",\n", c->fingerprint);
+    put_profile(session, c, out);
     put_times(out, c);
     fg_buf_printf(out, "  \"verify_ms\": %.3f,\n  \"cc_ms\": %.3f\n}\n", verify_ms, cc_ms);
 }

@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "frontend/machine.h"
 #include "frontend/model.h"
+#include "readback/signature.h"
+#include "tools/command/build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +49,20 @@ static FgNumerics numerics_of(const FgFlags *flags)
     return n;
 }
 
+/* With the headers that custom functions include. */
+static bool read_signature(void *user, FgArena *arena, const FgSignatureRequest *request,
+                           FgSignature *out, const char **out_error, FgLoc *out_loc)
+{
+    (void)user;
+    *out_loc = FG_NOWHERE;
+    const char *include = fg_runtime_include(arena, out_error);
+    return include && fg_signature_read(include, arena, request, out, out_error, out_loc);
+}
+
 static FgModelOptions model_options(const FgSession *session)
 {
     const FgFlags *flags = session->flags;
-    FgModelOptions options = {.numerics = session->numerics};
+    FgModelOptions options = {.numerics = session->numerics, .read_signature = read_signature};
     options.decay = (FgDecayMode)fg_flags_choice(flags, FG_FLAG_decay);
     options.batch = fg_flags_count(flags, FG_FLAG_batch, 0);
     options.seq = fg_flags_count(flags, FG_FLAG_seq, 0);
@@ -72,6 +84,8 @@ static FgStrVec inputs_of(FgArena *arena, const FgFlags *flags)
     const char *machine = flags->values[FG_FLAG_machine];
     if (machine && !fg_machine_preset(machine))
         fg_vec_push(arena, &inputs, machine);
+    if (flags->values[FG_FLAG_ds_config])
+        fg_vec_push(arena, &inputs, flags->values[FG_FLAG_ds_config]);
     return inputs;
 }
 
@@ -119,14 +133,16 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
         return fg_usage_error(flags->verb, "%s is a dump, not a model%s", session->source,
                               flags->verb == FG_VERB_DIFF ? "; diff takes two dumps or one model"
                                                           : "; fg-opt reads dumps");
-    session->numerics = numerics_of(flags);
-    if (flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
-        return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
     const char *name = flags->values[FG_FLAG_machine] ? flags->values[FG_FLAG_machine] : "host";
     bool ok = fg_machine_load(arena, session->diags, name, &session->machine);
     if (ok && flags->values[FG_FLAG_ranks])
         fg_machine_set_ranks(arena, &session->machine,
                              (uint32_t)fg_flags_count(flags, FG_FLAG_ranks, 1));
+    if (ok && flags->values[FG_FLAG_ds_config])
+        ok = fg_session_ds_config(session);
+    session->numerics = numerics_of(session->flags);
+    if (session->flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
+        return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
     FgModelOptions options = model_options(session);
     session->graph = fg_model_load(arena, session->diags, session->source, &options);
     ok = ok && session->graph;
@@ -156,7 +172,12 @@ FgCompileOptions fg_session_options(const FgSession *session)
 {
     FgCompileOptions options = {.memory_bytes = UINT64_MAX, .zero3 = zero3_of(session->flags)};
     options.schedule = (FgSchedule)fg_flags_choice(session->flags, FG_FLAG_schedule);
-    options.recompute = (FgRecompute)fg_flags_choice(session->flags, FG_FLAG_recompute);
+    static const FgRecompute recompute[] = {FG_RECOMPUTE_AUTO, FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL,
+                                            FG_RECOMPUTE_SELECTIVE};
+    options.recompute = recompute[fg_flags_choice(session->flags, FG_FLAG_recompute)];
+    if (session->flags->values[FG_FLAG_offload])
+        fg_flags_offload(session->flags->values[FG_FLAG_offload], &options.offload,
+                         &options.offload_auto);
     if (session->flags->values[FG_FLAG_memory])
         fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
     return options;
@@ -164,6 +185,14 @@ FgCompileOptions fg_session_options(const FgSession *session)
 
 FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out)
 {
+    if (options->offload && !fg_machine_host_bytes(&session->machine)) {
+        fg_diag(session->diags, FG_NOWHERE, FG_D_BAD_VALUE,
+                "machine '%s' offers no host memory to offload to: give it \"host_memory\", "
+                "\"stash\" and \"fetch\" in a machine file",
+                session->machine.name);
+        fg_session_flush(session);
+        return FG_EXIT_INPUT;
+    }
     if (!fg_compile(session->arena, session->graph, &session->machine, &session->numerics, options,
                     out)) {
         fg_session_flush(session);

@@ -36,6 +36,16 @@ typedef struct FgOutput {
  * message on standard error and the exit code. */
 FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *outputs, uint32_t n);
 
+/* ---- ds_flags.c ---- */
+/* Reads --ds-config and gives its flags the file's values; flags that were given stay. The machine
+ * of the session must be there: batch sizes depend on its ranks. False after errors. */
+bool fg_session_ds_config(FgSession *session);
+
+/* ---- custom.c ---- */
+/* The source files of the model's custom functions for the target, and that each is what it was
+ * when the model was read; false after a report. */
+bool fg_custom_sources(FgSession *session, bool cuda, FgStrVec *out);
+
 /* ---- summary.c ---- */
 typedef struct FgWrote {
     const char *path, *run; /* what was written, and how to run it; run may be NULL */
@@ -51,7 +61,7 @@ void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWr
 void fg_print_refusal(FgSession *session, const FgCompiled *compiled);
 
 /* ---- report.c ---- */
-void fg_report_json(FgArena *arena, const FgCompiled *compiled, double cc_ms, double verify_ms,
-                    FgBuf *out);
+void fg_report_json(const FgSession *session, const FgCompiled *compiled, double cc_ms,
+                    double verify_ms, FgBuf *out);
 
 #endif

@@ -35,6 +35,14 @@ static const char *shares_text(FgArena *arena, const FgLedger *ledger, uint32_t 
     return fg_buf_text(&text);
 }
 
+/* "optimizer 2.0 GiB | activations 1.1 GiB" of host memory. */
+static const char *host_text(FgArena *arena, const FgLedger *ledger)
+{
+    FgLedger host = *ledger;
+    memcpy(host.by_class, ledger->host_by_class, sizeof host.by_class);
+    return shares_text(arena, &host, FG_N_MEM_CLASSES, " | ");
+}
+
 static const char *time_text(FgArena *arena, double us)
 {
     if (us >= 1e6)
@@ -121,6 +129,10 @@ static void put_memory(const FgSession *s, const FgCompiled *c, FILE *out)
             smallest_text(arena, c));
     fprintf(out, "          %s\n", shares_text(arena, l, FG_N_MEM_CLASSES, " | "));
     put_arena(arena, l, out);
+    if (l->host_bytes)
+        fprintf(out, "          host     %s of %s a rank, beside the above: %s\n",
+                fg_bytes_text(arena, l->host_bytes), fg_bytes_text(arena, c->host_memory_bytes),
+                host_text(arena, l));
 }
 
 /* Which knobs the baseline has. */
@@ -142,6 +154,9 @@ static void put_time(const FgSession *s, const FgCompiled *c, FILE *out)
             "          compute alone %s, slowed by overlap %s, exposed: gather %s, reduce %s\n",
             time_text(arena, c->sim.compute_us), time_text(arena, c->sim.slowed_us),
             time_text(arena, c->sim.exposed_gather_us), time_text(arena, c->sim.exposed_reduce_us));
+    if (c->ledger.host_bytes)
+        fprintf(out, "          exposed: copies from and to host memory %s\n",
+                time_text(arena, c->sim.exposed_host_us));
     fprintf(out, "          ZeRO-3 (%s): step %s, peak %s%s\n", knobs_text(s),
             time_text(arena, c->zero3_step_us), fg_bytes_text(arena, c->zero3_peak_bytes),
             c->zero3_peak_bytes <= c->budget_bytes ? "" : ", which does not fit");
@@ -179,6 +194,63 @@ const char *fg_schedule_title(const char *plan_name)
     return strcmp(plan_name, "zero3") == 0 ? "ZeRO-3" : plan_name;
 }
 
+/* "none", "full", or how many nodes of how many layers. */
+static const char *recompute_text(FgArena *arena, const FgModule *m)
+{
+    const FgIdVec *nodes = &m->plan->recomputed;
+    if (m->plan->recompute != FG_RECOMPUTE_SELECTIVE)
+        return m->plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none";
+    uint64_t layers = 0;
+    bool *seen = FG_NEW_ARRAY(arena, bool, m->nodes.len + 1);
+    for (uint32_t i = 0; i < nodes->len; i++) {
+        int32_t layer = m->nodes.data[nodes->data[i]].layer;
+        layers += layer >= 0 && !seen[layer];
+        seen[layer < 0 ? 0 : layer] = true;
+    }
+    return fg_arena_printf(arena, "%s node%s in %s layer%s", fg_count_text(arena, nodes->len),
+                           plural(nodes->len), fg_count_text(arena, layers), plural(layers));
+}
+
+static void put_share(FgBuf *text, const char *what, uint32_t n, uint32_t of)
+{
+    if (n)
+        fg_buf_printf(text, "%s%s of %u of %u buckets", text->len ? ", " : "", what, n, of);
+}
+
+/* "optimizer of 12 of 33 buckets, 8 activations" */
+static const char *offload_text(FgArena *arena, const FgPlan *plan)
+{
+    uint32_t optimizer = 0, parameters = 0;
+    FgBuf text;
+    fg_buf_init(&text, arena);
+    for (uint32_t i = 0; i < plan->buckets.len; i++) {
+        optimizer += (plan->buckets.data[i].offload & FG_OFFLOAD_OPTIMIZER) != 0;
+        parameters += (plan->buckets.data[i].offload & FG_OFFLOAD_PARAMETERS) != 0;
+    }
+    put_share(&text, "optimizer", optimizer, plan->buckets.len);
+    put_share(&text, "parameters", parameters, plan->buckets.len);
+    if (plan->stashes.len)
+        fg_buf_printf(&text, "%s%u activation%s", text.len ? ", " : "", plan->stashes.len,
+                      plural(plan->stashes.len));
+    return fg_buf_text(&text);
+}
+
+/* A line for copies that outlive the function that gathers them, where there are any. */
+static void put_carried(FgArena *arena, const FgModule *m, FILE *out)
+{
+    uint64_t kept = 0, round = 0;
+    for (uint32_t i = 0; i < m->plan->gathers.len; i++) {
+        kept += m->plan->gathers.data[i].keep && m->numerics.accumulate > 1;
+        round += m->plan->gathers.data[i].round;
+    }
+    if (kept)
+        fprintf(out, "          %s bucket%s kept over the micro-steps%s",
+                fg_count_text(arena, kept), plural(kept), round ? ", " : "\n");
+    if (round)
+        fprintf(out, "%s%s gathered in the step before\n", kept ? "" : "          ",
+                fg_count_text(arena, round));
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -191,7 +263,10 @@ static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
     fprintf(out, "          %s gathered again; %s gather%s of %s in all a step; recompute %s\n",
             fg_count_text(arena, c->regathered), fg_count_text(arena, c->sim.gathers),
             plural(c->sim.gathers), fg_bytes_text(arena, c->sim.gather_bytes),
-            plan->recompute == FG_RECOMPUTE_FULL ? "full" : "none");
+            recompute_text(arena, c->module));
+    put_carried(arena, c->module, out);
+    if (c->offload)
+        fprintf(out, "          offloaded: %s\n", offload_text(arena, plan));
 }
 
 static void put_proof(const FgSession *s, const FgCompiled *c, const char *read_back, FILE *out)
@@ -228,24 +303,108 @@ void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, F
                 s->machine.name);
 }
 
-/* A plan that keeps less for backward may fit where this one does not: the least memory for it, 0
- * when that is no less. */
+/* A plan that may keep less for backward may fit where this one does not: the least memory for it,
+ * 0 when that is no less. */
 static uint64_t least_recomputed(FgSession *s, const FgCompiled *c)
 {
     FgCompileOptions options = fg_session_options(s);
-    FgCompiled full = {0};
-    if (options.recompute == FG_RECOMPUTE_FULL)
+    FgCompiled least = {0};
+    if (options.recompute == FG_RECOMPUTE_AUTO)
         return 0;
-    options.recompute = FG_RECOMPUTE_FULL;
+    options.recompute = FG_RECOMPUTE_AUTO;
     options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
-    bool made = fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &full);
-    return made && full.smallest_memory_bytes < c->smallest_memory_bytes
-               ? full.smallest_memory_bytes
+    bool made = fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &least);
+    return made && least.smallest_memory_bytes < c->smallest_memory_bytes
+               ? least.smallest_memory_bytes
                : 0;
+}
+
+/* The least memory for a set of classes (or for `auto`: 0) on a machine; 0 when it has not the host
+ * memory for it. *out_host: what it takes of that. */
+static uint64_t least_offloaded(FgSession *s, const FgMachine *machine, uint32_t classes,
+                                uint64_t *out_host)
+{
+    FgCompiled tried = {0};
+    FgCompileOptions options = fg_session_options(s);
+    options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
+    options.offload = classes;
+    options.offload_auto = classes == FG_OFFLOAD_NONE;
+    if (!fg_compile(s->arena, s->graph, machine, &s->numerics, &options, &tried) ||
+        !tried.host_fits)
+        return 0;
+    *out_host = tried.ledger.host_bytes;
+    return tried.smallest_memory_bytes;
+}
+
+/* What would do with more host memory than there is. */
+static void advise_host(FgSession *s, const FgCompiled *c, uint64_t least)
+{
+    FgMachine wide = s->machine;
+    uint64_t host;
+    uint32_t ranks = wide.ranks < wide.ranks_per_node ? wide.ranks : wide.ranks_per_node;
+    wide.host_node_bytes = UINT64_MAX / 2;
+    uint64_t more = least_offloaded(s, &wide, FG_OFFLOAD_ALL, &host);
+    if (more && more < least && host > c->host_memory_bytes)
+        fg_diag_note(s->diags, FG_NOWHERE,
+                     "with %s of host memory a node (%s now) and --offload auto it works from "
+                     "--memory %" PRIu64 "MiB on",
+                     fg_bytes_text(s->arena, host * ranks),
+                     fg_bytes_text(s->arena, s->machine.host_node_bytes), more >> 20);
+}
+
+/* What else may leave the device: the smallest set of classes, of those beyond what was asked for,
+ * with which it fits; else the one with which the least memory works. */
+static void advise_offload(FgSession *s, const FgCompiled *c)
+{
+    static const struct {
+        uint32_t classes;
+        const char *text;
+    } sets[] = {{FG_OFFLOAD_OPTIMIZER, "optimizer"},
+                {FG_OFFLOAD_OPTIMIZER | FG_OFFLOAD_ACTIVATIONS, "optimizer,activations"},
+                {FG_OFFLOAD_ALL, "optimizer,activations,parameters"},
+                {FG_OFFLOAD_NONE, "auto"}};
+    uint64_t least = c->smallest_memory_bytes, host;
+    const char *best = NULL;
+    FgCompileOptions options = fg_session_options(s);
+    if (!c->host_memory_bytes)
+        return;
+    for (uint32_t i = 0; i < sizeof sets / sizeof *sets && least > c->memory_bytes; i++) {
+        bool more = sets[i].classes == FG_OFFLOAD_NONE ||
+                    (sets[i].classes != options.offload &&
+                     (sets[i].classes & options.offload) == options.offload);
+        uint64_t now = more && !options.offload_auto
+                           ? least_offloaded(s, &s->machine, sets[i].classes, &host)
+                           : 0;
+        if (!now || now >= least)
+            continue;
+        least = now;
+        best = sets[i].text;
+    }
+    if (best)
+        fg_diag_note(s->diags, FG_NOWHERE, "%s --offload %s%s --memory %" PRIu64 "MiB%s",
+                     least <= c->memory_bytes ? "it fits with" : "with", best,
+                     least <= c->memory_bytes ? ", which works from" : " the smallest is",
+                     least >> 20, least <= c->memory_bytes ? " on" : "");
+    if (least > c->memory_bytes)
+        advise_host(s, c, least);
+}
+
+static void refuse_host(FgSession *s, const FgCompiled *c)
+{
+    fg_diag(s->diags, FG_NOWHERE, FG_D_DOES_NOT_FIT,
+            "%s does not fit: what is offloaded takes %s of host memory a rank, and %s offers %s",
+            s->graph->name, fg_bytes_text(s->arena, c->ledger.host_bytes), s->machine.name,
+            fg_bytes_text(s->arena, c->host_memory_bytes));
+    fg_diag_note(s->diags, FG_NOWHERE, "offload less, or --offload auto: as much as is needed");
+    fg_session_flush(s);
 }
 
 void fg_print_refusal(FgSession *s, const FgCompiled *c)
 {
+    if (!c->host_fits) {
+        refuse_host(s, c);
+        return;
+    }
     FgArena *arena = s->arena;
     fg_diag(s->diags, FG_NOWHERE, FG_D_DOES_NOT_FIT,
             "%s does not fit: %s a rank is offered, %s of it reserved%s, and the smallest plan "
@@ -261,10 +420,11 @@ void fg_print_refusal(FgSession *s, const FgCompiled *c)
     uint64_t least = least_recomputed(s, c);
     if (least && least <= c->memory_bytes)
         fg_diag_note(s->diags, FG_NOWHERE,
-                     "it fits with --recompute full, which works from --memory %" PRIu64 "MiB on",
+                     "it fits with --recompute auto, which works from --memory %" PRIu64 "MiB on",
                      least >> 20);
     else if (least)
         fg_diag_note(s->diags, FG_NOWHERE,
-                     "with --recompute full the smallest is --memory %" PRIu64 "MiB", least >> 20);
+                     "with --recompute auto the smallest is --memory %" PRIu64 "MiB", least >> 20);
+    advise_offload(s, c);
     fg_session_flush(s);
 }

@@ -78,13 +78,15 @@ template <class G, class S> struct AdamWArrays {
 template <class G, class S>
 __global__ void __launch_bounds__(THREADS)
     adamw_kernel(AdamWArrays<G, S> a, const float *set, bool clipped, FgCudaSpan pieces,
-                 uint64_t elements, bool wide)
+                 uint64_t first, uint64_t elements, bool wide)
 {
     const int V = 4;
     if (set[FG_RT_S_VALID] == 0)
         return;
     AdamW s = adamw_scalars(set, clipped);
-    FgShare share = fg_block_share(elements, THREADS * V);
+    FgShare share = fg_block_share(elements, THREADS * V); /* of the part, then of the slice */
+    share.begin += first;
+    share.end += first;
     for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
         uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
         begin = begin > share.begin ? begin : share.begin;
@@ -122,12 +124,17 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-void fg_cuda_adamw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad, uint64_t master,
-                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t scalars,
-                   uint64_t bucket, uint64_t elements, uint64_t grad_dt, uint64_t dt, uint64_t set)
+/* An array that holds elements `first` and on of the slice, as if it began with the slice. */
+template <class T> static T *before(FgRtCx *cx, uint64_t offset, uint64_t first)
 {
-    (void)node;
-    FgCudaSpan pieces = fg_cuda_pieces(cx, bucket, elements);
+    return (T *)((uintptr_t)fg_cuda_at(cx, offset) - first * sizeof(T));
+}
+
+static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t master,
+                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t scalars,
+                   FgCudaSpan pieces, uint64_t first, uint64_t elements, uint64_t grad_dt,
+                   uint64_t dt, uint64_t set)
+{
     if (pieces.n == 0)
         return;
     if (master == FG_RT_NONE && dt != FG_RT_F32) {
@@ -138,15 +145,42 @@ void fg_cuda_adamw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad
     fg_with_floats(cx, grad_dt, dt, [&](auto g, auto s) {
         typedef decltype(g) G;
         typedef decltype(s) S;
-        AdamWArrays<G, S> a = {(const G *)fg_cuda_at(cx, grad),
-                               (float *)fg_cuda_at(cx, master == FG_RT_NONE ? shard : master),
-                               (float *)fg_cuda_at(cx, moment1), (float *)fg_cuda_at(cx, moment2),
-                               master == FG_RT_NONE ? NULL : (S *)fg_cuda_at(cx, shard)};
+        AdamWArrays<G, S> a = {before<const G>(cx, grad, first),
+                               before<float>(cx, master == FG_RT_NONE ? shard : master, first),
+                               before<float>(cx, moment1, first), before<float>(cx, moment2, first),
+                               master == FG_RT_NONE ? NULL : before<S>(cx, shard, first)};
         bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
                     fg_aligned(a.shard);
         unsigned blocks = fg_blocks(cx, elements, THREADS * 4, 32);
         adamw_kernel<G, S><<<blocks, THREADS, 0, stream>>>(a, values, cx->program->clip > 0, pieces,
-                                                           elements, wide);
+                                                           first, elements, wide);
     });
     fg_launched(cx);
+}
+
+void fg_cuda_adamw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad, uint64_t master,
+                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t scalars,
+                   uint64_t bucket, uint64_t elements, uint64_t grad_dt, uint64_t dt, uint64_t set)
+{
+    (void)node;
+    update(cx, stream, grad, master, moment1, moment2, shard, scalars,
+           fg_cuda_pieces(cx, bucket, elements), 0, elements, grad_dt, dt, set);
+}
+
+void fg_cuda_adamw_part(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad,
+                        uint64_t master, uint64_t moment1, uint64_t moment2, uint64_t shard,
+                        uint64_t scalars, uint64_t bucket, uint64_t first, uint64_t elements,
+                        uint64_t grad_dt, uint64_t dt, uint64_t set)
+{
+    (void)node;
+    const FgRtProgram *program = cx->program;
+    uint64_t slice =
+        bucket < program->n_buckets ? program->buckets[bucket].elements / program->ranks : 0;
+    if (first > slice || elements > slice - first) {
+        fg_cuda_raise(cx, "elements %llu and on are not in the slice of bucket %llu",
+                      (unsigned long long)first, (unsigned long long)bucket);
+        return;
+    }
+    update(cx, stream, grad, master, moment1, moment2, shard, scalars,
+           fg_cuda_pieces(cx, bucket, slice), first, elements, grad_dt, dt, set);
 }

@@ -1,0 +1,178 @@
+/* "optimizer" and "scheduler" as options of the trained program, in one note. What is left out
+ * there has DeepSpeed's default (ops/adam, runtime/lr_schedules.py), which is not always the
+ * program's. */
+#include "frontend/ds_internal.h"
+
+#include <string.h>
+
+#define N(array) (uint32_t)(sizeof(array) / sizeof *(array))
+
+typedef struct TrainCx {
+    FgDsCx *ds;
+    FgJsonCx *json;
+    FgBuf options;
+    FgStrVec remarks;
+} TrainCx;
+
+#define OPTIMIZER "optimizer.params."
+#define SCHEDULER "scheduler.params."
+
+static void option(TrainCx *cx, const char *flag, double value)
+{
+    fg_buf_printf(&cx->options, " %s %g", flag, value);
+}
+
+/* The number, DeepSpeed's default where it is absent; false where it is "auto". */
+static bool number(TrainCx *cx, const FgJson *params, const char *prefix, const char *key,
+                   double otherwise, double *out)
+{
+    const FgJson *value = fg_ds_take(cx->ds, params, prefix, key, FG_JSON_IS_NUMBER);
+    *out = value ? value->f : otherwise;
+    return value || !params || !fg_json_get(params, key);
+}
+
+static void number_option(TrainCx *cx, const FgJson *params, const char *prefix, const char *key,
+                          double otherwise, const char *flag)
+{
+    double x;
+    if (number(cx, params, prefix, key, otherwise, &x))
+        option(cx, flag, x);
+}
+
+/* ---- optimizer ---- */
+static void read_betas(TrainCx *cx, const FgJson *params)
+{
+    const FgJson *betas = fg_ds_take(cx->ds, params, OPTIMIZER, "betas", FG_JSON_IS_LIST);
+    double beta[2] = {0.9, 0.999};
+    if (!betas && params && fg_json_get(params, "betas"))
+        return;
+    if (betas && (betas->n_items != 2 || !(FG_JSON_IS_NUMBER >> betas->items[0].kind & 1) ||
+                  !(FG_JSON_IS_NUMBER >> betas->items[1].kind & 1))) {
+        fg_json_report(cx->json, betas->loc, FG_D_BAD_VALUE, "'betas' must be two numbers");
+        return;
+    }
+    for (uint32_t i = 0; betas && i < 2; i++)
+        beta[i] = betas->items[i].f;
+    option(cx, "--beta1", beta[0]);
+    option(cx, "--beta2", beta[1]);
+}
+
+/* Adam in DeepSpeed is AdamW unless it is told otherwise. */
+static void check_decoupled(TrainCx *cx, const FgJson *params, double decay)
+{
+    const FgJson *mode = fg_ds_take(cx->ds, params, OPTIMIZER, "adam_w_mode", FG_JSON_IS_BOOL);
+    if (mode && !mode->i && decay != 0)
+        fg_json_report(cx->json, mode->loc, FG_D_BAD_VALUE,
+                       "'adam_w_mode' must be true where weights decay: the program trains with "
+                       "AdamW");
+}
+
+static void read_optimizer(TrainCx *cx, const FgJson *root)
+{
+    static const char *const keys[] = {"lr", "betas", "eps", "weight_decay", "adam_w_mode"};
+    static const char *const sections[] = {"type", "params"};
+    const FgJson *optimizer = fg_ds_take(cx->ds, root, "", "optimizer", FG_JSON_IS_OBJECT);
+    const FgJson *type = fg_ds_take(cx->ds, optimizer, "optimizer.", "type", FG_JSON_IS_STRING);
+    const FgJson *params = fg_ds_take(cx->ds, optimizer, "optimizer.", "params", FG_JSON_IS_OBJECT);
+    double decay;
+    if (!optimizer)
+        return;
+    fg_ds_name_unread(cx->ds, optimizer, "optimizer.", sections, N(sections));
+    fg_ds_name_unread(cx->ds, params, OPTIMIZER, keys, N(keys));
+    if (type && strcmp(type->text, "AdamW") != 0 && strcmp(type->text, "Adam") != 0)
+        fg_json_report(cx->json, type->loc, FG_D_BAD_VALUE,
+                       "'optimizer.type' must be AdamW or Adam: the program trains with AdamW");
+    number_option(cx, params, OPTIMIZER, "lr", 1e-3, "--lr");
+    read_betas(cx, params);
+    number_option(cx, params, OPTIMIZER, "eps", 1e-8, "--eps");
+    if (!number(cx, params, OPTIMIZER, "weight_decay", 0, &decay))
+        return;
+    option(cx, "--weight-decay", decay);
+    check_decoupled(cx, params, decay);
+    if (decay != 0)
+        fg_vec_push(cx->json->arena, &cx->remarks,
+                    "DeepSpeed decays every parameter of a group, --decay all does; the default "
+                    "is matrices alone");
+}
+
+/* ---- scheduler ---- */
+typedef struct Shape {
+    const char *type, *word; /* word of --lr-schedule */
+    bool decays;             /* towards total_num_steps */
+} Shape;
+
+static void read_warmup(TrainCx *cx, const FgJson *params, const Shape *shape)
+{
+    static const char *const keys[] = {"warmup_max_lr",   "warmup_num_steps", "warmup_type",
+                                       "total_num_steps", "warmup_min_lr",    "warmup_min_ratio",
+                                       "cos_min_ratio"};
+    fg_ds_name_unread(cx->ds, params, SCHEDULER, keys, N(keys));
+    if (strcmp(shape->word, "cosine") != 0) {
+        double rate;
+        if (params && fg_json_get(params, "warmup_max_lr") &&
+            number(cx, params, SCHEDULER, "warmup_max_lr", 0, &rate))
+            fg_vec_push(cx->json->arena, &cx->remarks,
+                        fg_arena_printf(cx->json->arena,
+                                        "the scheduler's warmup_max_lr takes the place of the "
+                                        "rate: --lr %g",
+                                        rate));
+        const FgJson *type =
+            fg_ds_take(cx->ds, params, SCHEDULER, "warmup_type", FG_JSON_IS_STRING);
+        if (!type || strcmp(type->text, "linear") != 0)
+            fg_vec_push(cx->json->arena, &cx->remarks,
+                        "DeepSpeed's warm-up has the shape of a logarithm unless warmup_type is "
+                        "linear; the program's is a line");
+    }
+    for (uint32_t i = N(keys) - 3; i < N(keys); i++)
+        if (fg_ds_take(cx->ds, params, SCHEDULER, keys[i], FG_JSON_IS_NUMBER))
+            fg_vec_push(cx->json->arena, &cx->remarks,
+                        fg_arena_printf(cx->json->arena,
+                                        "%s is not taken over: the warm-up begins at 0, and "
+                                        "--min-lr says where the rate ends",
+                                        keys[i]));
+    number_option(cx, params, SCHEDULER, "warmup_num_steps", 1000, "--warmup");
+    fg_buf_printf(&cx->options, " --lr-schedule %s", shape->word);
+    const FgJson *total =
+        shape->decays ? fg_ds_take(cx->ds, params, SCHEDULER, "total_num_steps", FG_JSON_IS_NUMBER)
+                      : NULL;
+    if (total)
+        option(cx, "--steps", total->f);
+}
+
+static void read_scheduler(TrainCx *cx, const FgJson *root)
+{
+    static const Shape shapes[] = {{"WarmupLR", "constant", false},
+                                   {"WarmupDecayLR", "linear", true},
+                                   {"WarmupCosineLR", "cosine", true}};
+    const FgJson *scheduler = fg_ds_take(cx->ds, root, "", "scheduler", FG_JSON_IS_OBJECT);
+    const FgJson *type = fg_ds_take(cx->ds, scheduler, "scheduler.", "type", FG_JSON_IS_STRING);
+    if (!type)
+        return;
+    for (uint32_t i = 0; i < N(shapes); i++)
+        if (strcmp(type->text, shapes[i].type) == 0) {
+            read_warmup(cx,
+                        fg_ds_take(cx->ds, scheduler, "scheduler.", "params", FG_JSON_IS_OBJECT),
+                        &shapes[i]);
+            return;
+        }
+    fg_json_report(cx->json, type->loc, FG_D_BAD_VALUE,
+                   "'scheduler.type' must be WarmupLR, WarmupDecayLR or WarmupCosineLR; leave it "
+                   "out and give the program --warmup and --lr-schedule");
+}
+
+void fg_ds_train_notes(FgDsCx *ds, const FgJson *root)
+{
+    FgJsonCx *json = ds->json;
+    TrainCx cx = {.ds = ds, .json = json};
+    fg_buf_init(&cx.options, json->arena);
+    read_optimizer(&cx, root);
+    read_scheduler(&cx, root);
+    const FgJson *from = fg_json_get(root, "optimizer");
+    from = from ? from : fg_json_get(root, "scheduler");
+    if (!cx.options.len || json->failed)
+        return;
+    fg_diag(json->diags, from->loc, FG_D_DS_TRAINING, "options for the trained program:%s",
+            fg_buf_text(&cx.options));
+    for (uint32_t i = 0; i < cx.remarks.len; i++)
+        fg_diag_note(json->diags, FG_NOWHERE, "%s", cx.remarks.data[i]);
+}

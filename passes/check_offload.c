@@ -1,0 +1,219 @@
+/* The rules of host memory.
+ *
+ * Only copies touch it: a stash writes it from the device, a fetch reads it. A state that lies
+ * there is updated in a copy: what was fetched of it goes back to exactly the place that it came
+ * from, before anybody fetches that place again and before the function ends. An update in parts
+ * covers the owned slice once, in order; the bucket's weights are new when the last part is done.
+ */
+#include "passes/check_internal.h"
+
+#include <string.h>
+
+enum { R_SIDE = 52, R_COPY, R_DIRTY, R_PART };
+
+static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
+{
+    return &walk->trace->buffers.data[id];
+}
+
+static const char *text(const FgCheckWalk *walk, uint32_t id)
+{
+    return fg_check_value_text(walk->check, id);
+}
+
+/* ---- who touches it ---- */
+
+static bool on_host(const FgTrace *trace, uint32_t buffer)
+{
+    uint64_t at = trace->buffers.data[buffer].at;
+    return at != FG_NO_OFFSET && at >= FG_HOST_BASE;
+}
+
+void fg_check_sides(FgCheck *check)
+{
+    const FgTrace *trace = check->trace;
+    for (uint32_t i = 0; i < trace->nodes.len; i++) {
+        const FgTraceNode *node = &trace->nodes.data[i];
+        if (check->position[i] == FG_CHECK_NONE || node->kind == FG_TRACE_VIEW ||
+            node->kind == FG_TRACE_HOLD)
+            continue;
+        for (uint32_t k = 0; k < node->n_accesses; k++) {
+            const FgTraceAccess *access = &node->accesses[k];
+            bool may = access->write ? node->kind == FG_TRACE_STASH : node->kind == FG_TRACE_FETCH;
+            if (on_host(trace, access->buffer) == may)
+                continue;
+            fg_check_fail(check, node, R_SIDE, "it %s %s, which lies in %s memory",
+                          access->write ? "writes" : "reads",
+                          fg_check_value_text(check, access->buffer), may ? "device" : "host");
+        }
+    }
+}
+
+/* ---- copies ---- */
+
+/* The state that a buffer is a part of, or was fetched from; false for any other buffer. */
+static bool find_home(const FgCheckWalk *walk, uint32_t buffer, uint32_t *out_state,
+                      uint64_t *out_at)
+{
+    uint32_t root = walk->check->root[buffer];
+    *out_state = value_at(walk, root)->state ? root : walk->origin[buffer].state;
+    *out_at = value_at(walk, root)->state ? value_at(walk, buffer)->at - value_at(walk, root)->at
+                                          : walk->origin[buffer].at;
+    return *out_state != FG_NO_ID;
+}
+
+static bool sizes_agree(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    if (value_at(walk, node->operands[0])->bytes == value_at(walk, node->results[0])->bytes)
+        return true;
+    fg_check_fail(walk->check, node, R_COPY, "%s and %s differ in size",
+                  text(walk, node->operands[0]), text(walk, node->results[0]));
+    return false;
+}
+
+/* A part of a state that is newer in a copy on the device must not be read at home. */
+static void check_home(FgCheckWalk *walk, const FgTraceNode *node, uint32_t state, uint64_t at,
+                       uint64_t bytes)
+{
+    for (uint32_t i = 0; i < walk->dirty.len; i++) {
+        uint32_t copy = walk->dirty.data[i];
+        const FgCheckOrigin *origin = &walk->origin[copy];
+        if (origin->state == state && origin->at < at + bytes &&
+            at < origin->at + value_at(walk, copy)->bytes)
+            fg_check_fail(walk->check, node, R_DIRTY,
+                          "it fetches %s, of which %s is newer; stash that first",
+                          text(walk, node->operands[0]), text(walk, copy));
+    }
+}
+
+static bool is_dirty(const FgCheckWalk *walk, uint32_t buffer, uint32_t *out_index)
+{
+    for (*out_index = 0; *out_index < walk->dirty.len; ++*out_index)
+        if (walk->dirty.data[*out_index] == buffer)
+            return true;
+    return false;
+}
+
+void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t from = node->operands[0], to = node->results[0], index;
+    uint32_t root = walk->check->root[from];
+    if (!sizes_agree(walk, node))
+        return;
+    if (is_dirty(walk, to, &index))
+        fg_check_fail(walk->check, node, R_DIRTY,
+                      "it fetches into %s, whose update was not stashed", text(walk, to));
+    walk->origin[to] = (FgCheckOrigin){.state = FG_NO_ID};
+    if (!value_at(walk, root)->state)
+        return;
+    uint64_t at = value_at(walk, from)->at - value_at(walk, root)->at;
+    check_home(walk, node, root, at, value_at(walk, from)->bytes);
+    uint32_t bucket = value_at(walk, root)->index;
+    walk->origin[to] = (FgCheckOrigin){
+        root, at, bucket < walk->trace->buckets.len ? walk->buckets[bucket].version : 0};
+}
+
+/* The first working copy of weights is made from the master, at start. */
+static bool is_first_copy(const FgCheckWalk *walk, const FgTraceNode *node, uint32_t state)
+{
+    return value_at(walk, state)->role == FG_ROLE_SHARD &&
+           !strcmp(walk->trace->funcs.data[walk->check->func[node->id]].name, "init");
+}
+
+void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t from = node->operands[0], to = node->results[0], index;
+    uint32_t root = walk->check->root[to];
+    const FgCheckOrigin *origin = &walk->origin[from];
+    if (!sizes_agree(walk, node) || !value_at(walk, root)->state)
+        return;
+    uint64_t at = value_at(walk, to)->at - value_at(walk, root)->at;
+    bool back = origin->state == root && origin->at == at;
+    if (!back && !(origin->state == FG_NO_ID && is_first_copy(walk, node, root)))
+        fg_check_fail(walk->check, node, R_COPY,
+                      "it stashes %s into %s, where it did not come from", text(walk, from),
+                      text(walk, to));
+    if (is_dirty(walk, from, &index))
+        walk->dirty.data[index] = walk->dirty.data[--walk->dirty.len];
+}
+
+bool fg_check_is_shard(const FgCheckWalk *walk, uint32_t buffer, const FgTraceBucket *bucket,
+                       uint32_t version)
+{
+    const FgCheckOrigin *origin = &walk->origin[buffer];
+    return buffer == bucket->shard ||
+           (origin->state == bucket->shard && origin->at == 0 && origin->version == version &&
+            value_at(walk, buffer)->bytes == value_at(walk, bucket->shard)->bytes);
+}
+
+void fg_check_copies_end(FgCheckWalk *walk, const FgTraceFunc *func)
+{
+    for (uint32_t i = 0; i < walk->dirty.len; i++)
+        fg_check_fail_module(walk->check, "@%s never stashes %s, which an update has written",
+                             func->name, text(walk, walk->dirty.data[i]));
+    walk->dirty.len = 0;
+}
+
+/* ---- updates in parts ---- */
+
+/* Is the buffer the part of a state that begins at element `first`, or a copy of it? */
+static bool is_part(const FgCheckWalk *walk, uint32_t buffer, uint32_t want, uint64_t first,
+                    uint64_t n)
+{
+    uint32_t state;
+    uint64_t at, elements = value_at(walk, want)->elements;
+    uint64_t size = elements ? value_at(walk, want)->bytes / elements : 0;
+    return find_home(walk, buffer, &state, &at) && state == want && at == first * size &&
+           value_at(walk, buffer)->bytes == n * size;
+}
+
+static void check_part_states(FgCheckWalk *walk, const FgTraceNode *node,
+                              const FgTraceBucket *bucket, uint64_t n)
+{
+    const uint32_t want[] = {bucket->master, bucket->moment1, bucket->moment2, bucket->shard};
+    for (uint32_t i = 0; i < 4 && i < node->n_results; i++) {
+        uint32_t id = node->results[i];
+        bool ok = id == FG_NO_ID || want[i] == FG_NO_ID
+                      ? id == want[i]
+                      : is_part(walk, id, want[i], node->first, n);
+        if (!ok)
+            fg_check_fail(walk->check, node, R_PART,
+                          "its result %u is not elements %llu..%llu of the state of bucket %s", i,
+                          (unsigned long long)node->first, (unsigned long long)(node->first + n),
+                          bucket->name);
+        else if (id != FG_NO_ID && !value_at(walk, walk->check->root[id])->state &&
+                 !fg_check_skipped(walk, node))
+            fg_vec_push(walk->check->arena, &walk->dirty, id);
+    }
+}
+
+bool fg_check_adamw_part(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket)
+{
+    FgCheck *check = walk->check;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    uint64_t slice = bucket->elements / walk->trace->ranks;
+    uint32_t grad = node->operands[0];
+    uint64_t size = bucket->grad_shard == FG_NO_ID
+                        ? 0
+                        : value_at(walk, bucket->grad_shard)->bytes / (slice ? slice : 1);
+    uint64_t n = size ? value_at(walk, grad)->bytes / size : 0;
+    if (node->first != state->parted)
+        fg_check_fail(check, node, R_PART,
+                      "it updates elements of bucket %s from %llu on; the next are those from %llu "
+                      "on",
+                      bucket->name, (unsigned long long)node->first,
+                      (unsigned long long)state->parted);
+    if (n == 0 || n > slice - state->parted)
+        fg_check_fail(check, node, R_PART, "it updates more than the slice of bucket %s",
+                      bucket->name);
+    if (!fg_check_skipped(walk, node) &&
+        value_at(walk, grad)->at != value_at(walk, check->content[grad])->at + node->first * size)
+        fg_check_fail(check, node, R_PART, "%s is another part of the gradient than it updates",
+                      text(walk, grad));
+    check_part_states(walk, node, bucket, n);
+    state->parted += n;
+    if (state->parted < slice)
+        return false;
+    state->parted = 0;
+    return true;
+}

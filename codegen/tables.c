@@ -287,7 +287,7 @@ static const FgNode *token_loss(const FgModule *m)
         if (loss->kind != FG_VALUE_RESULT)
             return NULL;
         const FgNode *def = &m->nodes.data[loss->def];
-        return def->op == FG_OP_cross_entropy ? def : NULL;
+        return def->op == FG_OP_cross_entropy || def->op == FG_OP_vocab_loss ? def : NULL;
     }
     return NULL;
 }

@@ -153,6 +153,7 @@ typedef struct FgParam {
     FgInit init;
     double init_scale; /* standard deviation, half width, or the constant */
     bool trainable, decay;
+    bool sharded; /* its rows stay with their owners, to whom tokens travel (pass `vocab`) */
     const char *const *tied; /* other names of the same tensor in weight files */
     uint32_t n_tied;
     uint32_t value; /* graph level: its PARAM value; FG_NO_ID when nothing reads it */
@@ -191,6 +192,10 @@ typedef struct FgBucket {
  * table's (fg_rows_travel). */
 typedef enum FgLookup { FG_LOOKUP_DENSE, FG_LOOKUP_ROWS } FgLookup;
 
+/* Where a vocabulary's table meets its tokens: gathered whole on every rank, or sharded, where the
+ * tokens of all ranks travel to the owners of its rows (passes/vocab.c, passes/travel.c). */
+typedef enum FgVocab { FG_VOCAB_GATHERED, FG_VOCAB_SHARDED } FgVocab;
+
 /* What changes results (design: I5): from model and flags alone, alike for every schedule. */
 typedef struct FgNumerics {
     FgDtype compute;    /* activations and gathered parameters */
@@ -199,6 +204,8 @@ typedef struct FgNumerics {
     double clip;        /* global norm limit; 0 is none */
     int64_t accumulate; /* micro-steps a step, >= 1 */
     FgLookup lookup;    /* set by `bucket`, from the graph and the number of ranks */
+    FgVocab vocab;      /* the form of every embedding and head that allows it */
+    int64_t chunk; /* sharded: tokens of each rank that travel at a time; 0: `vocab` decides */
 } FgNumerics;
 
 /* ---- plan: every scheduling lever ---- */

@@ -16,7 +16,8 @@ FgModule *fg_module_new(FgArena *arena, FgDiags *diags, const char *name)
     m->diags = diags;
     m->name = fg_intern(m->intern, name);
     m->level = FG_LEVEL_GRAPH;
-    m->numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0.0, 1, FG_LOOKUP_DENSE};
+    m->numerics =
+        (FgNumerics){FG_F32, FG_F32, FG_F32, 0.0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     m->loss = FG_NO_ID;
     return m;
 }

@@ -70,6 +70,20 @@ static bool parse_lookup(FgParser *p, FgLookup *out)
     return true;
 }
 
+static const char *vocab_name(uint32_t vocab)
+{
+    return vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered";
+}
+
+static bool parse_vocab(FgParser *p, FgVocab *out)
+{
+    uint32_t vocab;
+    if (!fg_parse_choice(p, "gathered or sharded", vocab_name, 2, &vocab))
+        return false;
+    *out = (FgVocab)vocab;
+    return true;
+}
+
 static bool parse_numerics(FgParser *p)
 {
     FgNumerics *x = &p->m->numerics;
@@ -78,7 +92,8 @@ static bool parse_numerics(FgParser *p)
     do {
         FgLoc loc = p->t.loc;
         const char *key;
-        bool ok = fg_parse_word(p, "compute, wire, shard, clip, accumulate or lookup", &key) &&
+        bool ok = fg_parse_word(p, "compute, wire, shard, clip, accumulate, lookup, vocab or chunk",
+                                &key) &&
                   fg_parse_punct(p, '=');
         if (!ok)
             return false;
@@ -94,6 +109,10 @@ static bool parse_numerics(FgParser *p)
             ok = fg_parse_i64(p, &x->accumulate);
         else if (strcmp(key, "lookup") == 0)
             ok = parse_lookup(p, &x->lookup);
+        else if (strcmp(key, "vocab") == 0)
+            ok = parse_vocab(p, &x->vocab);
+        else if (strcmp(key, "chunk") == 0)
+            ok = fg_parse_i64(p, &x->chunk);
         else
             ok = fg_parse_error(p, loc, "numerics have no '%s'", key);
         if (!ok)
@@ -371,6 +390,8 @@ static bool parse_param_field(FgParser *p, FgParam *param, uint32_t index)
         return param->trainable = true;
     if (open_field(p, "decay"))
         return param->decay = true;
+    if (open_field(p, "sharded"))
+        return param->sharded = true;
     if (open_field(p, "tied"))
         return parse_tied(p, param);
     if (open_field(p, "value"))
@@ -382,7 +403,7 @@ static bool parse_param_field(FgParser *p, FgParam *param, uint32_t index)
                fg_parse_punct(p, ')');
     if (open_field(p, "loc"))
         return fg_parse_loc(p, &param->loc);
-    return fg_parse_expected(p, "init, trainable, decay, tied, value, bucket or loc");
+    return fg_parse_expected(p, "init, trainable, decay, sharded, tied, value, bucket or loc");
 }
 
 bool fg_parse_param(FgParser *p)

@@ -262,6 +262,8 @@ static void print_param(Printer *p, uint32_t index)
         fg_buf_puts(out, " trainable");
     if (param->decay)
         fg_buf_puts(out, " decay");
+    if (param->sharded)
+        fg_buf_puts(out, " sharded");
     for (uint32_t i = 0; i < param->n_tied; i++)
         fg_buf_printf(out, "%s%s%s", i ? ", " : " tied(", fg_quoted(out->arena, param->tied[i]),
                       i + 1 == param->n_tied ? ")" : "");
@@ -447,10 +449,14 @@ static void print_head(Printer *p)
     print_symbol(p->out, m->name);
     fg_buf_printf(p->out, " level(%s) ranks(%u)", fg_level_name(m->level), m->ranks);
     fg_buf_printf(p->out,
-                  " numerics(compute=%s, wire=%s, shard=%s, clip=%s, accumulate=%" PRId64 "%s)\n",
+                  " numerics(compute=%s, wire=%s, shard=%s, clip=%s, accumulate=%" PRId64 "%s%s",
                   fg_dtype_name(x->compute), fg_dtype_name(x->wire), fg_dtype_name(x->shard),
                   fg_double_text(p->out->arena, x->clip), x->accumulate,
-                  x->lookup == FG_LOOKUP_ROWS ? ", lookup=rows" : "");
+                  x->lookup == FG_LOOKUP_ROWS ? ", lookup=rows" : "",
+                  x->vocab == FG_VOCAB_SHARDED ? ", vocab=sharded" : "");
+    if (x->chunk)
+        fg_buf_printf(p->out, ", chunk=%" PRId64, x->chunk);
+    fg_buf_puts(p->out, ")\n");
     if (m->state_bytes || m->arena_bytes)
         fg_buf_printf(p->out, "memory states(%" PRIu64 ") arena(%" PRIu64 ")", m->state_bytes,
                       m->arena_bytes);

@@ -234,9 +234,9 @@ static void expect_part(FgVerifier *v, const FgNode *node)
 
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
 {
-    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,   FG_OP_grad_buffer,
-                                       FG_OP_reduce_scatter, FG_OP_lookup_dw, FG_OP_norm_add,
-                                       FG_OP_adamw,          FG_OP_adamw_part};
+    static const FgOp with_bucket[] = {
+        FG_OP_gather,   FG_OP_release,  FG_OP_grad_buffer, FG_OP_reduce_scatter, FG_OP_lookup_dw,
+        FG_OP_vocab_dw, FG_OP_vocab_db, FG_OP_norm_add,    FG_OP_adamw,          FG_OP_adamw_part};
     bool needs = false;
     for (size_t i = 0; i < sizeof with_bucket / sizeof *with_bucket; i++)
         needs = needs || node->op == with_bucket[i];
@@ -264,6 +264,8 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
     } else if (node->op == FG_OP_lookup_dw) {
         expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
         expect_lookup(v, node);
+    } else if (node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db) {
+        expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
     } else if (node->op == FG_OP_norm_add) {
         expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
     } else if (node->op == FG_OP_adamw_part) {

@@ -91,6 +91,16 @@ static void verify_bucket_params(FgVerifier *v, uint32_t index)
     }
 }
 
+/* A sharded table is alone in its bucket, and a slice is whole rows of it. */
+static void verify_sharded(FgVerifier *v, const FgBucket *b)
+{
+    const FgType *type = v->m->params.data[b->params[0]].type;
+    uint64_t row = (uint64_t)(fg_type_elements(type) / type->dims[0]);
+    if (b->n_params != 1 || b->elements / v->m->ranks % row != 0)
+        fg_verify_fail(v, FG_NOWHERE, "bucket '%s' is sharded by rows, and has no whole ones",
+                       b->name);
+}
+
 static void verify_bucket(FgVerifier *v, uint32_t index)
 {
     const FgBucket *b = &v->m->buckets.data[index];
@@ -115,7 +125,12 @@ static void verify_bucket(FgVerifier *v, uint32_t index)
     verify_bucket_state(v, index, b->master, FG_ROLE_MASTER, FG_F32);
     verify_bucket_state(v, index, b->moment1, FG_ROLE_MOMENT1, FG_F32);
     verify_bucket_state(v, index, b->moment2, FG_ROLE_MOMENT2, FG_F32);
-    verify_bucket_state(v, index, b->grad_shard, FG_ROLE_GRAD_SHARD, v->m->numerics.shard);
+    bool sharded = b->n_params > 0 && b->params[0] < v->m->params.len &&
+                   v->m->params.data[b->params[0]].sharded;
+    verify_bucket_state(v, index, b->grad_shard, FG_ROLE_GRAD_SHARD,
+                        sharded ? FG_F32 : v->m->numerics.shard);
+    if (sharded)
+        verify_sharded(v, b);
 }
 
 /* ---- plan ---- */
@@ -276,8 +291,9 @@ void fg_verify_tables(FgVerifier *v)
         fg_verify_fail(v, FG_NOWHERE, "a module below graph level has at least one rank");
     if (m->level == FG_LEVEL_GRAPH && m->buckets.len > 0)
         fg_verify_fail(v, FG_NOWHERE, "there are no buckets at graph level");
-    if (m->numerics.accumulate < 1 || !(m->numerics.clip >= 0))
-        fg_verify_fail(v, FG_NOWHERE, "numerics: accumulate is at least 1, clip at least 0");
+    if (m->numerics.accumulate < 1 || !(m->numerics.clip >= 0) || m->numerics.chunk < 0)
+        fg_verify_fail(v, FG_NOWHERE,
+                       "numerics: accumulate is at least 1, clip and chunk at least 0");
     for (uint32_t i = 0; i < m->buckets.len && m->level != FG_LEVEL_GRAPH; i++)
         verify_bucket(v, i);
     verify_plan(v);

@@ -53,8 +53,10 @@ static void add_states(Cx *cx, uint32_t index, FgBucket *b)
         bucket_state(cx, b->name, "m", FG_F32, n, FG_ROLE_MOMENT1, index, FG_MEM_OPTIMIZER);
     b->moment2 =
         bucket_state(cx, b->name, "v", FG_F32, n, FG_ROLE_MOMENT2, index, FG_MEM_OPTIMIZER);
-    b->grad_shard = bucket_state(cx, b->name, "grad", cx->m->numerics.shard, n, FG_ROLE_GRAD_SHARD,
-                                 index, FG_MEM_GRADIENTS);
+    /* Pieces of a sharded table's gradient add up in f32. */
+    FgDtype dtype = cx->m->params.data[b->params[0]].sharded ? FG_F32 : cx->m->numerics.shard;
+    b->grad_shard =
+        bucket_state(cx, b->name, "grad", dtype, n, FG_ROLE_GRAD_SHARD, index, FG_MEM_GRADIENTS);
 }
 
 static void make_bucket(Cx *cx, uint32_t index, const bool *gradient)
@@ -173,13 +175,27 @@ static bool check_plan(const FgModule *m)
     }
     for (uint32_t i = 0; i < m->plan->buckets.len; i++) {
         const FgPlanBucket *b = &m->plan->buckets.data[i];
-        for (uint32_t k = 0; k < b->n_params; k++)
+        for (uint32_t k = 0; k < b->n_params; k++) {
             if (b->params[k] >= m->params.len || m->params.data[b->params[k]].value == FG_NO_ID) {
                 fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
                         "bucket @%s names parameter %u, which the graph does not read", b->name,
                         b->params[k]);
                 return false;
             }
+            if ((b->offload & FG_OFFLOAD_PARAMETERS) && m->params.data[b->params[k]].sharded) {
+                fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                        "bucket @%s holds '%s', which is sharded by rows: its slice is read where "
+                        "it lies and cannot lie in host memory",
+                        b->name, m->params.data[b->params[k]].name);
+                return false;
+            }
+            if (b->n_params > 1 && m->params.data[b->params[k]].sharded) {
+                fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                        "bucket @%s holds '%s', which is sharded by rows, beside others", b->name,
+                        m->params.data[b->params[k]].name);
+                return false;
+            }
+        }
     }
     return true;
 }

@@ -257,11 +257,13 @@ void fg_check_contents(FgCheck *check, const FgCheckSpace *space)
     fg_check_cells_init(&walk.cells, check->arena, space->n, sizeof(FgCheckFact));
     for (uint32_t i = 0; i < trace->buckets.len; i++)
         walk.buckets[i].gradient = FG_NO_ID;
+    walk.start = true;
     for (uint32_t i = 0; i < n; i++)
         walk.origin[i].state = FG_NO_ID;
     host(&walk, true);
     run_func(&walk, "init");
     run_func(&walk, "prologue");
+    walk.start = false;
     for (uint32_t i = 0; i < n; i++)
         walk.carried[i] = walk.gathered[i];
     run_period(&walk);

@@ -113,7 +113,7 @@ typedef struct FgCheckFact {
 typedef struct FgCheckBucket {
     uint32_t version;    /* updates so far */
     uint32_t reductions; /* summed in the gradient slice now */
-    uint32_t lookups;    /* added to it */
+    uint32_t lookups;    /* added to it: parts that are not reduced */
     uint32_t gradient;   /* the value that holds it */
     bool used;           /* an update has consumed it */
     bool normed;         /* counted in the norm of this period */
@@ -134,15 +134,17 @@ typedef struct FgCheckWalk {
     const FgCheckSpace *space;
     FgCheckCells cells; /* FgCheckFact */
     FgCheckBucket *buckets;
-    bool *gathered;        /* gathered copy -> between gather and release */
-    bool *carried;         /* gathered before the first period */
-    bool *released;        /* gathered copy -> was released at some time */
-    uint32_t *writes;      /* gradient buffer -> contributions since its begin */
-    bool *open;            /* gradient buffer -> begun, not reduced; exchanged rows -> not added */
+    bool *gathered;   /* gathered copy -> between gather and release */
+    bool *carried;    /* gathered before the first period */
+    bool *released;   /* gathered copy -> was released at some time */
+    uint32_t *writes; /* gradient buffer -> contributions since its begin */
+    bool *open; /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
+                   tokens -> not used */
     FgCheckOrigin *origin; /* by buffer */
     FgIdVec dirty;         /* fetched, updated, not stashed yet */
     uint32_t run;          /* executions of functions so far */
     uint32_t micro_steps;  /* that this walk gives a period */
+    bool start;            /* init and prologue run */
     bool valid;            /* the pending update is not skipped */
     bool norm_begun, norm_reduced, clipped, loss_begun, loss_reduced; /* in this period */
 } FgCheckWalk;

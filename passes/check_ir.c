@@ -112,6 +112,10 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_reduce_scatter, FG_TRACE_REDUCE_SCATTER},
                  {FG_OP_exchange, FG_TRACE_EXCHANGE},
                  {FG_OP_lookup_dw, FG_TRACE_LOOKUP_DW},
+                 {FG_OP_collect, FG_TRACE_COLLECT},
+                 {FG_OP_return_rows, FG_TRACE_RETURN_ROWS},
+                 {FG_OP_vocab_dw, FG_TRACE_VOCAB_DW},
+                 {FG_OP_vocab_db, FG_TRACE_VOCAB_DW},
                  {FG_OP_norm_add, FG_TRACE_NORM_ADD},
                  {FG_OP_all_reduce, FG_TRACE_ALL_REDUCE},
                  {FG_OP_clip_factor, FG_TRACE_CLIP_FACTOR},
@@ -148,6 +152,11 @@ static uint32_t inplace(const FgNode *node, uint32_t i)
 }
 
 /* A reduction may spoil the buffer that it reduces. */
+static bool is_spoilt(const FgNode *node, uint32_t operand)
+{
+    return node->op == FG_OP_reduce_scatter || (node->op == FG_OP_return_rows && operand == 1);
+}
+
 static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
 {
     FG_VEC(FgTraceAccess) list = {0};
@@ -157,8 +166,8 @@ static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
             fg_vec_push(cx->arena, &list,
                         ((FgTraceAccess){.buffer = node->operands[i],
                                          .read = true,
-                                         .write = node->op == FG_OP_reduce_scatter,
-                                         .scratch = node->op == FG_OP_reduce_scatter,
+                                         .write = is_spoilt(node, i),
+                                         .scratch = is_spoilt(node, i),
                                          .inplace = inplace(node, i)}));
     for (uint32_t i = 0; i < node->n_results; i++)
         if (node->results[i] != FG_NO_ID)

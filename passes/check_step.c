@@ -33,7 +33,8 @@ enum {
     R_NORM_FIRST,
     R_CLIP,
     R_LOSS,
-    R_ROWS
+    R_ROWS,
+    R_SLICE
 };
 
 static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
@@ -302,12 +303,84 @@ static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
 static void take_rows(FgCheckWalk *walk, const FgTraceNode *node, uint32_t operand)
 {
     uint32_t rows = walk->check->root[operand];
-    if (fg_check_maker(walk, rows) != FG_TRACE_EXCHANGE || !walk->open[rows])
+    FgTraceKind maker = fg_check_maker(walk, rows);
+    if ((maker != FG_TRACE_EXCHANGE && maker != FG_TRACE_COLLECT) || !walk->open[rows])
         fg_check_fail(walk->check, node, R_ROWS,
                       "it adds %s, which was not exchanged or was added already: gradients would "
                       "count twice",
                       text(walk, rows));
     walk->open[rows] = false;
+}
+
+/* The tokens of all ranks: a part of what each has, as long on each. */
+static void collect(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t all = walk->check->root[node->results[0]];
+    uint64_t bytes = value_at(walk, all)->bytes, own = value_at(walk, node->operands[0])->bytes;
+    if (bytes % walk->trace->ranks || bytes / walk->trace->ranks > own)
+        fg_check_fail(walk->check, node, R_SIZE, "%s does not hold as much of the %s of each rank",
+                      text(walk, all), text(walk, node->operands[0]));
+    if (walk->open[all])
+        fg_check_fail(walk->check, node, R_ROWS, "it collects %s again before anything uses it",
+                      text(walk, all));
+    walk->open[all] = true;
+}
+
+/* What is collected is used by the function that collects it. */
+static void use_collected(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    for (uint32_t i = 0; i < node->n_operands && node->kind != FG_TRACE_VIEW; i++) {
+        uint32_t v = node->operands[i];
+        if (v != FG_NO_ID && fg_check_maker(walk, walk->check->root[v]) == FG_TRACE_COLLECT)
+            walk->open[walk->check->root[v]] = false;
+    }
+}
+
+/* What is returned may be spoilt. */
+static void return_rows(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t part = node->operands[node->n_operands - 1];
+    FgCheckSpan span = walk->space->spans[part];
+    if (span.lo >= span.hi)
+        return;
+    fg_check_cells_split(&walk->cells, span);
+    for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&walk->cells, i))
+        ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
+}
+
+/* Owned rows of a head: a part of the slice's gradient, as a lookup's rows are. */
+static void vocab_dw(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    const FgTraceBucket *bucket = bucket_of(walk, node);
+    if (!bucket)
+        return;
+    uint32_t slice = node->results[0];
+    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
+        fg_check_fail(walk->check, node, R_SIZE,
+                      "%s does not have the size of a slice of bucket %s", text(walk, slice),
+                      bucket->name);
+    add_part(walk, node, slice);
+    walk->buckets[node->bucket].lookups++;
+}
+
+/* The weights of a step are the same for all that reads them: where nothing is gathered, the slice
+ * is read between the updates of two steps. */
+static void read_slices(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    bool plain = node->kind == FG_TRACE_WORK && !walk->start;
+    for (uint32_t i = 0; i < node->n_operands && plain; i++) {
+        uint32_t v = node->operands[i];
+        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : value_at(walk, check->root[v]);
+        if (!root || !root->state || root->role != FG_ROLE_SHARD ||
+            root->index >= walk->trace->buckets.len)
+            continue;
+        const FgTraceBucket *bucket = &walk->trace->buckets.data[root->index];
+        uint32_t want = walk->trace->clips && bucket->trainable;
+        if (walk->buckets[root->index].updates != want)
+            fg_check_fail(check, node, R_SLICE, "it reads the weights of %s %s the step's update",
+                          bucket->name, want ? "before" : "after");
+    }
 }
 
 /* Sums run in one order, whatever the schedule: of each micro-step the reduction, then lookups. */
@@ -489,16 +562,28 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
     static const struct {
         FgTraceKind kind;
         void (*rule)(FgCheckWalk *walk, const FgTraceNode *node);
-    } rules[] = {{FG_TRACE_GATHER, gather},           {FG_TRACE_RELEASE, release},
-                 {FG_TRACE_GRAD_BUFFER, grad_buffer}, {FG_TRACE_REDUCE_SCATTER, reduce_scatter},
-                 {FG_TRACE_EXCHANGE, exchange},       {FG_TRACE_LOOKUP_DW, lookup_dw},
-                 {FG_TRACE_NORM_ADD, norm_add},       {FG_TRACE_ALL_REDUCE, all_reduce},
-                 {FG_TRACE_CLIP_FACTOR, clip_factor}, {FG_TRACE_ADAMW, adamw},
-                 {FG_TRACE_ADAMW_PART, adamw},        {FG_TRACE_LOSS_ADD, loss_add},
-                 {FG_TRACE_FETCH, fg_check_fetch},    {FG_TRACE_STASH, fg_check_stash}};
+    } rules[] = {{FG_TRACE_GATHER, gather},
+                 {FG_TRACE_RELEASE, release},
+                 {FG_TRACE_GRAD_BUFFER, grad_buffer},
+                 {FG_TRACE_REDUCE_SCATTER, reduce_scatter},
+                 {FG_TRACE_EXCHANGE, exchange},
+                 {FG_TRACE_LOOKUP_DW, lookup_dw},
+                 {FG_TRACE_COLLECT, collect},
+                 {FG_TRACE_RETURN_ROWS, return_rows},
+                 {FG_TRACE_VOCAB_DW, vocab_dw},
+                 {FG_TRACE_NORM_ADD, norm_add},
+                 {FG_TRACE_ALL_REDUCE, all_reduce},
+                 {FG_TRACE_CLIP_FACTOR, clip_factor},
+                 {FG_TRACE_ADAMW, adamw},
+                 {FG_TRACE_ADAMW_PART, adamw},
+                 {FG_TRACE_LOSS_ADD, loss_add},
+                 {FG_TRACE_FETCH, fg_check_fetch},
+                 {FG_TRACE_STASH, fg_check_stash}};
+    read_slices(walk, node);
     for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].kind == node->kind)
             rules[i].rule(walk, node);
+    use_collected(walk, node);
 }
 
 /* ---- borders ---- */
@@ -559,9 +644,12 @@ void fg_check_step_end(FgCheckWalk *walk, bool flush)
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
 {
     for (uint32_t i = 0; i < walk->trace->buffers.len; i++) {
+        FgTraceKind maker = fg_check_maker(walk, i);
         if (walk->open[i])
             fg_check_fail_module(walk->check, "@%s never %s %s", func->name,
-                                 fg_check_maker(walk, i) == FG_TRACE_EXCHANGE ? "adds" : "reduces",
+                                 maker == FG_TRACE_EXCHANGE  ? "adds"
+                                 : maker == FG_TRACE_COLLECT ? "uses"
+                                                             : "reduces",
                                  text(walk, i));
         walk->open[i] = false;
     }

@@ -16,7 +16,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define OFFLOAD_TRIES 8
-#define MOST_BRIEF 6000   /* values of a module that is placed more than quickly while searching */
+#define MOST_BRIEF 6000  /* values of a module that is placed more than quickly while searching */
 #define POLISH_COST 1.01 /* of the step: what a smaller arena may cost */
 
 static double now_ms(void)
@@ -282,6 +282,7 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
         return false;
     fg_search_add_times(&c.search, &pm);
+    out->numerics = c.graph->numerics;
     if (pm.stopped) {
         out->module = c.graph;
         out->fits = true;

@@ -38,6 +38,8 @@ typedef struct FgSim {
     double exposed_host_us; /* for copies from and to host memory */
     uint32_t gathers;       /* a step, all micro-steps */
     uint64_t gather_bytes;  /* the whole buffers that they fill, a step */
+    uint64_t reduce_bytes;  /* gradient buffers that are reduced, whole, a step */
+    uint64_t token_bytes; /* tokens and rows of all ranks that travel to owners and back, a step */
 } FgSim;
 
 typedef enum FgSchedule { FG_SCHEDULE_COMPILED, FG_SCHEDULE_ZERO3, FG_SCHEDULE_MINIMUM } FgSchedule;
@@ -85,6 +87,7 @@ typedef struct FgCompiled {
     uint64_t smallest_memory_bytes; /* reserved + floor, rounded up to 1 MiB: to give as --memory */
     FgLedger ledger;
     FgSim sim;
+    FgNumerics numerics;  /* as given, with what the graph decides */
     double zero3_step_us; /* simulated, of the zero3 plan, whether or not it fits */
     uint64_t zero3_peak_bytes;
     uint32_t plans_tried, kept,

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LOWER "bucket,shard,reduce,offload,update,order,inplace,"
+#define LOWER FG_PIPELINE_SCHED ","
 #define MOST_BRIEF 6000 /* values of a module that is placed more than quickly while searching */
 
 static double now_ms(void)

@@ -20,10 +20,22 @@ bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass)
     return true;
 }
 
+uint64_t fg_sharded_rows(const FgParam *param, uint32_t ranks)
+{
+    uint64_t rows = (uint64_t)param->type->dims[0];
+    return fg_round_up((rows + ranks - 1) / ranks, 8);
+}
+
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
                           uint32_t ranks, uint64_t *out_offsets)
 {
     uint64_t at = 0;
+    const FgParam *first = &module->params.data[params[0]];
+    if (first->sharded) {
+        out_offsets[0] = 0;
+        return ranks * fg_sharded_rows(first, ranks) *
+               (uint64_t)(fg_type_elements(first->type) / first->type->dims[0]);
+    }
     for (uint32_t i = 0; i < n; i++) {
         out_offsets[i] = at;
         at += (uint64_t)fg_type_elements(module->params.data[params[i]].type);
@@ -51,8 +63,9 @@ static const FgNode *lookup_of(const FgModule *m, const FgNode *grad, const uint
 {
     uint32_t g = grad->operands[0];
     const FgValue *value = &m->values.data[g];
-    const FgType *type = m->params.data[fg_node_attr(grad, "param")->i].type;
-    if (value->kind != FG_VALUE_RESULT || n_uses[g] != 1 ||
+    const FgParam *param = &m->params.data[fg_node_attr(grad, "param")->i];
+    const FgType *type = param->type;
+    if (param->sharded || value->kind != FG_VALUE_RESULT || n_uses[g] != 1 ||
         fg_type_elements(value->type) != fg_type_elements(type))
         return NULL;
     const FgNode *def = &m->nodes.data[value->def];

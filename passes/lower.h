@@ -47,6 +47,10 @@ static inline bool fg_is_carried(const FgModule *module, uint32_t value)
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);
 
+/* Rows of a sharded parameter that each rank owns: whole ones, a multiple of 8, so that products
+ * over them lie aligned; of the last ranks some or all do not exist. */
+uint64_t fg_sharded_rows(const FgParam *param, uint32_t ranks);
+
 /* ---- states in host memory (passes/offload.c, update_parts.c) ---- */
 /* Some state of the bucket lies in host memory: its updates travel in parts. */
 bool fg_bucket_is_offloaded(const FgModule *module, uint32_t bucket);
@@ -57,7 +61,8 @@ void fg_emit_update_parts(FgModule *module, FgArena *scratch, FgBuilder *build, 
 void fg_emit_cast_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket);
 
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
- * not touched) and the padded total. */
+ * not touched) and the padded total. A sharded parameter stands alone; its slices are whole rows.
+ */
 uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32_t n,
                           uint32_t ranks, uint64_t *out_offsets);
 

@@ -140,7 +140,8 @@ static void add_buckets(const Facts *f, const FgPlan *plan, uint32_t classes, Fg
             fg_vec_push(f->arena, out,
                         ((FgOffloadStep){FG_OFFLOAD_OPTIMIZER, i, optimizer,
                                          copies(f->machine, (double)optimizer, 1, 1)}));
-        if (classes & FG_OFFLOAD_PARAMETERS)
+        /* The slice of a sharded table is read in place. */
+        if ((classes & FG_OFFLOAD_PARAMETERS) && !f->m->params.data[b->params[0]].sharded)
             fg_vec_push(
                 f->arena, out,
                 ((FgOffloadStep){FG_OFFLOAD_PARAMETERS, i, shard,

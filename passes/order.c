@@ -44,6 +44,8 @@ static FgStream stream_of(FgOp op)
         return FG_STREAM_GATHER;
     case FG_OP_reduce_scatter:
     case FG_OP_exchange:
+    case FG_OP_collect:
+    case FG_OP_return_rows:
     case FG_OP_lookup_dw:
     case FG_OP_all_reduce:
     case FG_OP_clip_factor:

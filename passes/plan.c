@@ -51,6 +51,12 @@ static const FgIdVec *step_order(const FgModule *graph)
     return &fg_func((FgModule *)graph, "step")->order;
 }
 
+/* It stays with the owners of its rows: a bucket of its own, and no gather. */
+static bool is_sharded(const Buckets *b, uint32_t p)
+{
+    return b->graph->params.data[p].sharded;
+}
+
 static void collect_facts(Buckets *b)
 {
     FgModule *g = b->graph;
@@ -83,8 +89,9 @@ static void collect_facts(Buckets *b)
         }
     }
     for (uint32_t p = 0; p < n; p++) {
-        b->facts[p].persistent = fg_type_elements(g->params.data[p].type) <= b->persistence;
-        if (b->facts[p].several || b->facts[p].persistent)
+        b->facts[p].persistent =
+            !is_sharded(b, p) && fg_type_elements(g->params.data[p].type) <= b->persistence;
+        if (b->facts[p].several || b->facts[p].persistent || is_sharded(b, p))
             b->facts[p].layer = -1;
     }
 }
@@ -124,7 +131,7 @@ static int64_t largest_alike(const Buckets *b, uint32_t p)
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t q = b->by_use[i];
         int64_t n = fg_type_elements(b->graph->params.data[q].type);
-        if (b->facts[q].layer < 0 && alike(b, p, q) && n > most)
+        if (b->facts[q].layer < 0 && !is_sharded(b, q) && alike(b, p, q) && n > most)
             most = n;
     }
     return most;
@@ -144,7 +151,7 @@ static uint32_t next_used_bucket(const Buckets *b, uint32_t p)
         for (uint32_t k = 0; k < node->n_operands; k++) {
             uint32_t v = node->operands[k], q = v == FG_NO_ID ? FG_NO_ID : b->base[v];
             if (q != FG_NO_ID && q != p && b->facts[q].layer < 0 && b->bucket[q] != FG_NO_ID &&
-                alike(b, p, q))
+                !is_sharded(b, q) && alike(b, p, q))
                 return b->bucket[q];
         }
     }
@@ -156,7 +163,7 @@ static void assign_layers_and_large(Buckets *b)
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t p = b->by_use[i], found = FG_NO_ID;
         if (b->facts[p].layer < 0 && !b->facts[p].persistent) {
-            if (b->by_module || !is_small(b, p))
+            if (is_sharded(b, p) || b->by_module || !is_small(b, p))
                 join(b, p, new_bucket(b, p));
             continue;
         }
@@ -267,7 +274,7 @@ static void emit_intervals(Buckets *b)
             FG_NO_ID; /* each bucket is used once by a node, however many of its parameters */
         for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
             uint32_t v = node->operands[k], p = v == FG_NO_ID ? FG_NO_ID : b->base[v];
-            if (p == FG_NO_ID || b->bucket[p] == used)
+            if (p == FG_NO_ID || b->bucket[p] == used || is_sharded(b, p))
                 continue;
             used = b->bucket[p];
             if (group_of(b, used) != group) {

@@ -46,6 +46,12 @@ static bool writes_in_place(const Cx *cx, uint32_t value, const FgParam *param)
            fg_type_elements(v->type) == fg_type_elements(param->type);
 }
 
+/* What adds to the slice of a sharded table (`travel`): no buffer, no reduction. */
+static bool is_part(const FgNode *node)
+{
+    return node->op == FG_OP_lookup_dw || node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db;
+}
+
 static void find_targets(Cx *cx, const FgIdVec *old)
 {
     FgModule *m = cx->m;
@@ -57,6 +63,8 @@ static void find_targets(Cx *cx, const FgIdVec *old)
     }
     for (uint32_t i = 0; i < old->len; i++) {
         const FgNode *node = fg_node(m, old->data[i]);
+        if (is_part(node))
+            m->buckets.data[node->bucket].lookups++;
         if (node->op != FG_OP_grad)
             continue;
         uint32_t p = (uint32_t)fg_node_attr(node, "param")->i;
@@ -213,6 +221,10 @@ static void copy_node(Cx *cx, uint32_t id)
         emit_lookups(cx, bucket);
         return;
     }
+    if (is_part(&node)) {
+        fg_node_set_int(m, fg_node(m, id), "accumulate", cx->begun[node.bucket]);
+        cx->begun[node.bucket] = true;
+    }
     if (p != FG_NO_ID) {
         open_buffer(cx, m->params.data[p].bucket, &node);
         place_in_buffer(cx, node.results[0], p);
@@ -275,8 +287,9 @@ FgPassResult fg_pass_reduce(FgPassCx *pass)
         else
             copy_node(&cx, old.data[i]);
     }
-    bool changed =
-        cx.order.len != old.len || memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
+    bool changed = m->buckets.len > 0 || /* their parts are stated now */
+                   cx.order.len != old.len ||
+                   memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;
     fg_func(m, "step")->order = cx.order;
     return changed ? FG_PASS_CHANGED : FG_PASS_UNCHANGED;
 }

@@ -150,7 +150,7 @@ static bool bound_of(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t *out)
     FgArena *arena = fg_arena_new();
     FgModule *m = fg_module_clone(s->by_rung[rung].graph, arena);
     m->plan = fg_plan_clone(plan_at_use(s, rung, unit), arena);
-    bool ok = run_quietly(s, m, arena, "bucket,shard,reduce,offload,update,order,inplace");
+    bool ok = run_quietly(s, m, arena, FG_PIPELINE_SCHED);
     if (ok) {
         FgLedger ledger;
         fg_ledger(arena, m, &ledger);

@@ -244,5 +244,7 @@ FgPassResult fg_pass_shard(FgPassCx *pass)
             cx.failed = true;
         }
     fg_func(m, "step")->order = cx.order;
-    return cx.failed ? FG_PASS_FAILED : FG_PASS_CHANGED;
+    bool same = old.len == cx.order.len && /* nothing is gathered */
+                memcmp(old.data, cx.order.data, old.len * sizeof *old.data) == 0;
+    return cx.failed ? FG_PASS_FAILED : same ? FG_PASS_UNCHANGED : FG_PASS_CHANGED;
 }

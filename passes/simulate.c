@@ -35,7 +35,7 @@ typedef struct Figures {
     double alone[FG_N_STREAMS]; /* without */
     double exposed[FG_N_STREAMS];
     uint32_t gathers;
-    double gather_bytes;
+    double gather_bytes, reduce_bytes, token_bytes;
     double path_end; /* of the longest chain in one function */
     double longest[FG_N_STREAMS];
     uint32_t path_node;                  /* where that chain ends */
@@ -102,6 +102,18 @@ static double path_step(const FgModule *module, const FgNode *node, double secon
 
 /* ---- the run ---- */
 
+static void count_bytes(Figures *figures, FgOp op, double wire_bytes)
+{
+    if (op == FG_OP_gather) {
+        figures->gathers++;
+        figures->gather_bytes += wire_bytes;
+    } else if (op == FG_OP_reduce_scatter) {
+        figures->reduce_bytes += wire_bytes;
+    } else if (op == FG_OP_exchange || op == FG_OP_collect || op == FG_OP_return_rows) {
+        figures->token_bytes += wire_bytes;
+    }
+}
+
 /* The nodes that a bound would name: the longest of each engine, the last of the longest chain. */
 static void note_causes(Figures *figures, const FgNode *node, double seconds, double end)
 {
@@ -135,10 +147,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         body->position[node->id] = i + 1;
         body->queue[node->stream][body->n_queue[node->stream]++] = i;
         figures->alone[node->stream] += body->seconds[i];
-        if (node->op == FG_OP_gather) {
-            figures->gathers++;
-            figures->gather_bytes += cost.wire_bytes;
-        }
+        count_bytes(figures, node->op, cost.wire_bytes);
         double end = path_step(module, node, body->seconds[i], &ready);
         figures->path = end > figures->path ? end : figures->path;
         note_causes(figures, node, body->seconds[i], end);
@@ -320,6 +329,8 @@ static void add(Figures *sum, const Figures *one, double times)
     sum->path += times * one->path;
     sum->gathers += (uint32_t)times * one->gathers;
     sum->gather_bytes += times * one->gather_bytes;
+    sum->reduce_bytes += times * one->reduce_bytes;
+    sum->token_bytes += times * one->token_bytes;
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         sum->busy[s] += times * one->busy[s];
         sum->alone[s] += times * one->alone[s];
@@ -365,7 +376,9 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
         .exposed_reduce_us = (sum.exposed[FG_STREAM_REDUCE] + sum.exposed[FG_STREAM_COPY]) * 1e6,
         .exposed_host_us = (sum.exposed[FG_STREAM_STASH] + sum.exposed[FG_STREAM_FETCH]) * 1e6,
         .gathers = sum.gathers,
-        .gather_bytes = (uint64_t)sum.gather_bytes};
+        .gather_bytes = (uint64_t)sum.gather_bytes,
+        .reduce_bytes = (uint64_t)sum.reduce_bytes,
+        .token_bytes = (uint64_t)sum.token_bytes};
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         out->busy_us[s] = sum.busy[s] * 1e6;
         out->exposed_us[s] = sum.exposed[s] * 1e6;

@@ -18,6 +18,9 @@ typedef enum FgTraceKind {
     FG_TRACE_REDUCE_SCATTER,
     FG_TRACE_EXCHANGE,
     FG_TRACE_LOOKUP_DW,
+    FG_TRACE_COLLECT,     /* tokens of all ranks, for the owners of a sharded table */
+    FG_TRACE_RETURN_ROWS, /* what the owners made, summed and back at the tokens' ranks */
+    FG_TRACE_VOCAB_DW,    /* a part of the gradient of owned rows */
     FG_TRACE_NORM_ADD,
     FG_TRACE_ALL_REDUCE,
     FG_TRACE_CLIP_FACTOR,
@@ -82,7 +85,9 @@ typedef struct FgTraceBucket {
     const FgTraceParam *params;
     uint32_t n_params;
     uint32_t shard, master, moment1, moment2, grad_shard; /* buffers, or FG_NO_ID */
-    uint32_t writes, lookups; /* that make its gradient, each micro-step; FG_NO_ID: any number */
+    /* That make its gradient, each micro-step; FG_NO_ID: any number. Lookups: all that adds to the
+     * slice without a reduction. */
+    uint32_t writes, lookups;
 } FgTraceBucket;
 
 typedef struct FgTraceFunc {

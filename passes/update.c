@@ -110,6 +110,21 @@ static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
     fg_node_finish_into(&build, node, results, 4);
 }
 
+/* The bucket whose weights the node is the first to want: it gathers them, or reads the slice of a
+ * sharded table; FG_NO_ID. */
+static uint32_t bucket_wanted(const FgModule *m, const FgNode *node)
+{
+    if (node->op == FG_OP_gather)
+        return node->bucket;
+    for (uint32_t k = 0; k < node->n_operands; k++) {
+        uint32_t v = node->operands[k];
+        const FgValue *root = v == FG_NO_ID ? NULL : &m->values.data[m->values.data[v].root];
+        if (root && root->kind == FG_VALUE_STATE && root->role == FG_ROLE_SHARD)
+            return root->index;
+    }
+    return FG_NO_ID;
+}
+
 /* A gather whose copy is there when the step begins. */
 static bool is_round(const Cx *cx, const FgNode *node)
 {
@@ -129,8 +144,8 @@ static void emit_pending_updates(Cx *cx)
     bool *done = FG_NEW_ARRAY(cx->scratch, bool, m->buckets.len + 1);
     for (uint32_t i = 0; i < cx->base.len; i++) {
         const FgNode *node = fg_node(m, cx->base.data[i]);
-        uint32_t b = node->bucket;
-        if (node->op != FG_OP_gather || done[b] || !m->buckets.data[b].trainable)
+        uint32_t b = bucket_wanted(m, node);
+        if (b == FG_NO_ID || done[b] || !m->buckets.data[b].trainable)
             continue;
         done[b] = true;
         emit_adamw(cx, b, true);
@@ -280,7 +295,8 @@ static void emit_body(Cx *cx, const Body *body)
         FgNode *node = fg_node(m, id);
         if (node->n_results > 0 && node->results[0] == body_value(cx, loss))
             emit_loss_add(cx, body_value(cx, loss), body->first);
-        if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_lookup_dw)
+        if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_lookup_dw ||
+            node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db)
             finish_part(cx, node, body);
     }
     if (body->last) {

@@ -444,7 +444,8 @@ uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect)
         return write_workspace(names, effect);
     if (names->kind == FG_TRACE_GATHER || names->kind == FG_TRACE_GRAD_BUFFER)
         id = write_copy(names, effect);
-    else if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_LOOKUP_DW)
+    else if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_LOOKUP_DW ||
+             names->kind == FG_TRACE_VOCAB_DW)
         id = write_reduced(names, effect);
     else if (effect->at < names->tables->state_bytes ||
              (effect->at >= FG_HOST_BASE &&

@@ -220,6 +220,10 @@ static FgTraceKind kind_of(const char *entry)
                  {"reduce_scatter", FG_TRACE_REDUCE_SCATTER},
                  {"exchange", FG_TRACE_EXCHANGE},
                  {"lookup_dw", FG_TRACE_LOOKUP_DW},
+                 {"collect", FG_TRACE_COLLECT},
+                 {"return_rows", FG_TRACE_RETURN_ROWS},
+                 {"vocab_dw", FG_TRACE_VOCAB_DW},
+                 {"vocab_db", FG_TRACE_VOCAB_DW},
                  {"norm_add", FG_TRACE_NORM_ADD},
                  {"all_reduce", FG_TRACE_ALL_REDUCE},
                  {"clip_factor", FG_TRACE_CLIP_FACTOR},
@@ -242,11 +246,13 @@ typedef struct Lists {
     int comm;
 } Lists;
 
-/* The gradient buffer that a reduction reads and may spoil: an operand, whatever becomes of it. */
+/* What a reduction reads and may spoil: an operand, whatever becomes of it. */
 static bool is_spoilt(const FgRbNames *names, const FgRbEffect *effect)
 {
-    return names->kind == FG_TRACE_REDUCE_SCATTER && effect->kind == FG_RB_UPDATE &&
-           !strcmp(names->call->entry->params.data[effect->arg], "whole");
+    const char *arg = names->call->entry->params.data[effect->arg];
+    return effect->kind == FG_RB_UPDATE &&
+           ((names->kind == FG_TRACE_REDUCE_SCATTER && !strcmp(arg, "whole")) ||
+            (names->kind == FG_TRACE_RETURN_ROWS && !strcmp(arg, "part")));
 }
 
 static void add_access(Cx *cx, Lists *lists, const FgRbEffect *effect, uint32_t buffer)

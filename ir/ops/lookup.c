@@ -59,6 +59,14 @@ void fg_cost_embedding(const FgModule *m, const FgNode *node, FgCost *cost)
     *cost = (FgCost){.read_bytes = ids + out, .write_bytes = out};
 }
 
+/* All rows are written, but a rank reads only its share of the table's. */
+void fg_cost_lookup_rows(const FgModule *m, const FgNode *node, FgCost *cost)
+{
+    double out = (double)fg_type_bytes(fg_ops_out(m, node, 0));
+    double ids = (double)fg_type_bytes(fg_ops_in(m, node, 0));
+    *cost = (FgCost){.read_bytes = ids + out / (m->ranks ? m->ranks : 1), .write_bytes = out};
+}
+
 /* All rows are read to be sorted, but a rank adds its share of them. */
 void fg_cost_lookup_dw(const FgModule *m, const FgNode *node, FgCost *cost)
 {

@@ -41,6 +41,14 @@ void fg_cost_collective(const FgModule *m, const FgNode *node, FgCost *cost)
     *cost = (FgCost){.read_bytes = in, .write_bytes = out, .wire_bytes = in > out ? in : out};
 }
 
+/* What all ranks sent is summed; the rank's own rows are written, beside what stands there. */
+void fg_cost_return_rows(const FgModule *m, const FgNode *node, FgCost *cost)
+{
+    double part = tensor_bytes(m, node->operands[1]);
+    double own = part / (m->ranks ? m->ranks : 1);
+    *cost = (FgCost){.read_bytes = part + own, .write_bytes = own, .wire_bytes = part};
+}
+
 /* Gradient in; moments, and the master or else the shard, both ways; the shard out: 28 bytes a
  * parameter at bf16 and at fp32. */
 void fg_cost_adamw(const FgModule *m, const FgNode *node, FgCost *cost)

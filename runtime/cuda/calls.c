@@ -86,7 +86,8 @@ typedef struct Call {
 static bool plans(const char *name)
 {
     return strncmp(name, "linear", 6) == 0 || strncmp(name, "attention", 9) == 0 ||
-           strcmp(name, "matmul") == 0 || strcmp(name, "custom") == 0;
+           strcmp(name, "matmul") == 0 || strcmp(name, "vocab_dx") == 0 ||
+           strcmp(name, "vocab_dw") == 0 || strcmp(name, "custom") == 0;
 }
 
 static FgFaultKind fault_kind(const Call *call)

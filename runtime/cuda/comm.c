@@ -134,6 +134,44 @@ void fg_cuda_exchange(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x
                      "ncclAllGather");
 }
 
+/* Tokens on their way to the owners of a sharded vocabulary, on the same communicator: in forward
+ * and at the head no reduction is under way. */
+void fg_cuda_collect(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t all,
+                     uint64_t elements, uint64_t n, uint64_t first, uint64_t dt)
+{
+    (void)elements;
+    uint64_t size = dtype_bytes(dt);
+    fg_cuda_exchange(cx, stream, node, x + first * size, all, n / cx->ranks * size);
+}
+
+/* Rows come back where others stand already; what nothing has brought yet is zero. */
+void fg_cuda_return_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t before,
+                         uint64_t part, uint64_t y, uint64_t elements, uint64_t n, uint64_t first,
+                         uint64_t part_dt, uint64_t dt)
+{
+    (void)node;
+    uint64_t own = n / cx->ranks, size = dtype_bytes(dt);
+    unsigned char *to = fg_cuda_at(cx, y), *from = fg_cuda_at(cx, part);
+    unsigned char *slice = from + cx->rank * own * dtype_bytes(part_dt);
+    if (before != FG_RT_NONE && before != y) {
+        fg_cuda_raise(cx, "rows return to where the earlier ones are");
+        return;
+    }
+    if (before == FG_RT_NONE && own < elements)
+        fg_cuda_check(cx, cudaMemsetAsync(to, 0, elements * size, stream), "cudaMemsetAsync");
+    to += first * size;
+    bool straight = part_dt == dt;
+    if (cx->ranks > 1)
+        fg_cuda_nccl(cx,
+                     ncclReduceScatter(from, straight ? to : slice, own, nccl_dtype(cx, part_dt),
+                                       ncclSum, cx->reduce, stream),
+                     "ncclReduceScatter");
+    else if (straight)
+        copy(cx, stream, to, from, own * size);
+    if (!straight)
+        fg_cuda_shard_add(cx, stream, slice, part_dt, to, dt, own, 0);
+}
+
 /* NCCL sums in the wire's dtype. A shard that is wider or holds a sum already gets its part from
  * the rank's own slice of the buffer, where it is summed in place. */
 void fg_cuda_reduce_scatter(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t whole,

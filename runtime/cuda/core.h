@@ -4,7 +4,7 @@
  *   calls.c    every call of the ABI, through one wrapper
  *   group.c    the driver's interface (runtime/driver.h): start and end, status, reads and writes
  *   device.c   device, streams, events, the one allocation; waiting without hanging
- *   comm.c     communicators and the three collectives
+ *   comm.c     communicators and the collectives
  *   copies.c   copies to and from pinned host memory
  *   graph.c    bodies: made call by call, or captured once and launched whole
  *   memory.c   what the process really takes of the device, and the check at start-up */

@@ -409,6 +409,35 @@ void fg_cuda_linear_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
         multiply_converted(cx, stream, node, p, dw);
 }
 
+void fg_cuda_vocab_dx(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t dlogits, uint64_t w,
+                      uint64_t part, uint64_t m, uint64_t n, uint64_t k, uint64_t dt, uint64_t ws,
+                      uint64_t ws_bytes)
+{
+    (void)node;
+    Product p = {.a = {fg_cuda_at(cx, dlogits), n, false},
+                 .b = {fg_cuda_at(cx, w), k, false},
+                 .y = fg_cuda_at(cx, part),
+                 .m = m,
+                 .n = k,
+                 .k = n,
+                 .batch = 1,
+                 .dt = dt,
+                 .out = FG_RT_F32,
+                 .ws = ws,
+                 .ws_bytes = ws_bytes};
+    multiply(cx, stream, &p);
+}
+
+void fg_cuda_vocab_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t dlogits,
+                      uint64_t shard, uint64_t bucket, uint64_t m, uint64_t n, uint64_t k,
+                      uint64_t dt, uint64_t shard_dt, uint64_t accumulate, uint64_t ws,
+                      uint64_t ws_bytes)
+{
+    (void)bucket;
+    fg_cuda_linear_dw(cx, stream, node, x, dlogits, shard, m, n, k, 0, dt, shard_dt, accumulate, ws,
+                      ws_bytes);
+}
+
 void fg_cuda_matmul(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t a, uint64_t b,
                     uint64_t y, uint64_t batch, uint64_t m, uint64_t n, uint64_t k, uint64_t ta,
                     uint64_t tb, uint64_t dt, uint64_t ws, uint64_t ws_bytes)

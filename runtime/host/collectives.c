@@ -25,23 +25,54 @@ void fg_host_exchange(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t bytes)
     fg_host_gather(cx, x, all, bytes);
 }
 
+void fg_host_collect(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t elements, uint64_t n,
+                     uint64_t first, uint64_t dt)
+{
+    (void)elements;
+    uint64_t size = fg_rt_dtype_bytes(dt);
+    fg_host_gather(cx, x + first * size, all, n / cx->group->n_ranks * size);
+}
+
+/* The sums of ranks' parts from element `from` of each on, rank by rank, into `to` from `first`. */
+static void sum_parts(FgRtCx *cx, uint64_t parts, uint64_t part_dt, uint64_t from, uint64_t to,
+                      uint64_t dt, uint64_t first, uint64_t count, bool accumulate)
+{
+    float sum[FG_CHUNK], scratch[FG_CHUNK];
+    for (uint64_t at = 0; at < count; at += FG_CHUNK) {
+        uint64_t n = fg_min(FG_CHUNK, count - at);
+        for (uint32_t rank = 0; rank < cx->group->n_ranks; rank++) {
+            const float *part =
+                fg_load(fg_at(peer(cx, rank), parts), part_dt, from + at, n, scratch);
+            for (uint64_t i = 0; i < n; i++)
+                sum[i] = rank ? sum[i] + part[i] : part[i];
+        }
+        fg_store_sum(fg_at(cx, to), dt, first + at, n, sum, accumulate);
+    }
+}
+
+void fg_host_return_rows(FgRtCx *cx, uint64_t before, uint64_t part, uint64_t y, uint64_t elements,
+                         uint64_t n, uint64_t first, uint64_t part_dt, uint64_t dt)
+{
+    uint64_t own = n / cx->group->n_ranks;
+    if (before != FG_RT_NONE && before != y) {
+        fg_rt_raise(cx, "rows return to where the earlier ones are");
+        return;
+    }
+    if (before == FG_RT_NONE && own < elements)
+        memset(fg_at(cx, y), 0, elements * fg_rt_dtype_bytes(dt));
+    if (!fg_rt_meet(cx, cx->call))
+        return;
+    sum_parts(cx, part, part_dt, cx->rank * own, y, dt, first, own, false);
+    fg_rt_meet(cx, cx->call);
+}
+
 void fg_host_reduce_scatter(FgRtCx *cx, uint64_t whole, uint64_t shard, uint64_t elements,
                             uint64_t wire, uint64_t dt, uint64_t accumulate)
 {
     if (!fg_rt_meet(cx, cx->call))
         return;
-    uint32_t n_ranks = cx->group->n_ranks;
-    uint64_t own = elements / n_ranks, from = cx->rank * own;
-    float sum[FG_CHUNK], scratch[FG_CHUNK];
-    for (uint64_t at = 0; at < own; at += FG_CHUNK) {
-        uint64_t n = fg_min(FG_CHUNK, own - at);
-        for (uint32_t rank = 0; rank < n_ranks; rank++) {
-            const float *part = fg_load(fg_at(peer(cx, rank), whole), wire, from + at, n, scratch);
-            for (uint64_t i = 0; i < n; i++)
-                sum[i] = rank ? sum[i] + part[i] : part[i];
-        }
-        fg_store_sum(fg_at(cx, shard), dt, at, n, sum, accumulate != 0);
-    }
+    uint64_t own = elements / cx->group->n_ranks;
+    sum_parts(cx, whole, wire, cx->rank * own, shard, dt, 0, own, accumulate != 0);
     fg_rt_meet(cx, cx->call);
 }
 

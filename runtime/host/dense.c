@@ -22,6 +22,14 @@ void fg_host_linear_dx(FgRtCx *cx, uint64_t dy, uint64_t w, uint64_t dx, uint64_
     fg_gemm(cx, in, weight, out, m, k, n, fg_workspace(cx, ws, ws_bytes));
 }
 
+void fg_host_vocab_dx(FgRtCx *cx, uint64_t dlogits, uint64_t w, uint64_t part, uint64_t m,
+                      uint64_t n, uint64_t k, uint64_t dt, uint64_t ws, uint64_t ws_bytes)
+{
+    FgMatrix in = {fg_at(cx, dlogits), dt, n, false}, rows = {fg_at(cx, w), dt, k, false};
+    FgProduct out = {.data = fg_at(cx, part), .dt = FG_RT_F32, .ld = k};
+    fg_gemm(cx, in, rows, out, m, k, n, fg_workspace(cx, ws, ws_bytes));
+}
+
 void fg_host_linear_dw(FgRtCx *cx, uint64_t x, uint64_t dy, uint64_t dw, uint64_t m, uint64_t n,
                        uint64_t k, uint64_t layout, uint64_t dt, uint64_t wire, uint64_t accumulate,
                        uint64_t ws, uint64_t ws_bytes)

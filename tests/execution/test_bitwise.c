@@ -182,12 +182,14 @@ static Setup make_setup(uint64_t seed)
     Setup s = {.arena = fg_arena_new(), .seed = seed};
     Random random = {seed + 1000};
     s.diags = fg_diags_new(s.arena);
-    s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE};
+    s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     if (random_below(&random, 2))
         s.numerics.compute = s.numerics.wire = FG_BF16;
     s.numerics.clip = random_below(&random, 2) ? 0.5 : 0;
     s.numerics.accumulate = 1 + random_below(&random, 4);
     s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
+    s.numerics.vocab = random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED;
+    s.numerics.chunk = s.numerics.vocab == FG_VOCAB_SHARDED ? 1 + random_below(&random, 9) : 0;
     s.recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1);
     FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
     fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));
@@ -271,6 +273,34 @@ static bool carries(const FgModule *m)
     return false;
 }
 
+/* Is it the head of a sharded vocabulary, which makes logits once, a piece at a time? */
+static bool is_sharded_head(const FgModule *m, const FgNode *node)
+{
+    if (node->op != FG_OP_linear)
+        return false;
+    const FgValue *weight = &m->values.data[node->operands[1]];
+    return weight->kind == FG_VALUE_PARAM && m->params.data[weight->index].sharded;
+}
+
+/* Such a head runs once, and so does what it reads: its gradient is made in the same piece. */
+static bool *nodes_of_heads(FgArena *arena, const FgModule *m)
+{
+    bool *out = FG_NEW_ARRAY(arena, bool, m->nodes.len + 1);
+    for (uint32_t i = 0; i < m->nodes.len; i++) {
+        const FgNode *node = &m->nodes.data[i];
+        for (bool next = is_sharded_head(m, node); next;) {
+            const FgValue *x = &m->values.data[node->operands[0]];
+            out[node->id] = true;
+            next = x->kind == FG_VALUE_RESULT;
+            if (next)
+                node = &m->nodes.data[x->def];
+            out[node->id] = true;
+            next = next && fg_op_has(node->op, FG_OPF_VIEW);
+        }
+    }
+    return out;
+}
+
 /* The ZeRO-3 plan with a random set of forward nodes recomputed, borders and cascades among them,
  * and random copies carried, lowered and proved. False after errors. */
 static bool random_set(Setup *s, Random *random, FgCompiled *out)
@@ -282,12 +312,14 @@ static bool random_set(Setup *s, Random *random, FgCompiled *out)
     if (!m || !fg_run_passes(&pm, m, FG_PIPELINE_GRAPH))
         return false;
     FgIdVec some = {0};
+    const bool *head = nodes_of_heads(s->arena, m);
     const FgIdVec *order = &fg_func(m, "step")->order;
     for (uint32_t id = 0; id < m->nodes.len; id++) {
         const FgNode *node = fg_node(m, id);
         bool stands = false, can = node->phase == FG_PHASE_FORWARD && node->n_results > 0 &&
                                    !fg_op_has(node->op, FG_OPF_CONSTANT) &&
                                    node->op != FG_OP_cross_entropy && node->op != FG_OP_loss_seed;
+        can = can && !head[id];
         for (uint32_t i = 0; i < order->len && can; i++)
             stands = stands || order->data[i] == id;
         if (stands && node->results[0] != m->loss && random_below(random, 2))

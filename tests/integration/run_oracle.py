@@ -3,7 +3,8 @@
     run_oracle.py --build B --source S MODEL
 
 At fp32, on 1, 2 and 3 ranks: loss, every gradient and ten AdamW losses against torch's. At the same rank count the
-three schedules agree bit by bit: losses, gradients, checkpoints; at bf16 too. bf16 stays near fp32 (see BF16_*).
+three schedules agree bit by bit: losses, gradients, checkpoints; at bf16 too. bf16 stays near fp32 (see BF16_*). With a
+sharded vocabulary the same holds at the same tolerances; the tokens travel five at a time, so that pieces differ in size.
 """
 import json
 import os
@@ -15,6 +16,7 @@ NEGLIGIBLE = 1e-6  # gradients that are zero but for rounding
 
 SCHEDULES = ("zero3", "minimum", "compiled")
 RANKS = ((1, 2), (2, 1), (3, 1))  # ranks, rows of each: the batch has two rows, so the third rank has none
+FORMS = {"gathered": (), "sharded": ("--vocab", "sharded", "--vocab-chunk", 5)}
 OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1")
 
 # bf16 keeps 8 significant bits: one rounding is off by at most 2^-9 = 0.2 % of a value. A loss near 6 is a log-sum-exp
@@ -34,13 +36,13 @@ class Oracle:
         self.grads = read_tensors(tools.data(name, "grads.safetensors"))
         self.results = {}
 
-    def outcome(self, ranks, batch, precision, schedule):
+    def outcome(self, ranks, batch, precision, schedule, form):
         """Compiles, runs one step for its gradients and ten for their losses; what came out."""
         tools, data = self.tools, self.tools.data
-        folder = f"{self.name}-{ranks}-{precision}-{schedule}"
+        folder = f"{self.name}-{ranks}-{precision}-{schedule}-{form}"
         program = tools.path(folder, "program")
         tools.compile(data(self.name, "model.json"), "--ranks", ranks, "--batch", batch, "--schedule", schedule,
-                      "--precision", precision, "--decay", "all", out=program)  # fmt: skip
+                      "--precision", precision, "--decay", "all", *FORMS[form], out=program)  # fmt: skip
         common = [program, "--inputs", data(self.name, "inputs.safetensors"), "--weights",
                   data(self.name, "weights.safetensors"), "--global-batch", 2, *OPTIMIZER]  # fmt: skip
         grads, log, save = (tools.path(folder, word) for word in ("grads.safetensors", "run.jsonl", "save"))
@@ -53,7 +55,7 @@ class Oracle:
         require(sorted(steps) == list(range(1, 11)), f"the log has steps {sorted(steps)}, not 1 to 10")
         with open(grads, "rb") as f:
             result = {"losses": [steps[s]["loss"] for s in range(1, 11)], "grads": f.read(), "save": save, "path": grads}
-        self.results[ranks, precision, schedule] = result
+        self.results[ranks, precision, schedule, form] = result
         return result
 
     def watched(self, common, grads):
@@ -80,27 +82,27 @@ class Oracle:
             worst = max(worst, error)
         return worst
 
-    def reproduces(self, ranks, batch):
-        result = self.outcome(ranks, batch, "fp32", "zero3")
+    def reproduces(self, ranks, batch, form="gathered"):
+        result = self.outcome(ranks, batch, "fp32", "zero3", form)
         loss = near(result["losses"][0], self.expected["loss"], LOSS, "loss")
         worst = self.gradients(result["path"], largest_error, GRADIENT)
         steps = [near(a, b, ADAMW, f"loss of step {i + 1}")
                  for i, (a, b) in enumerate(zip(result["losses"], self.expected["adamw"]["losses"]))]  # fmt: skip
         print(f"  errors: loss {loss:.1e}, gradients {worst:.1e}, AdamW losses {max(steps):.1e}")
 
-    def stays_near(self, ranks, batch):
-        result = self.outcome(ranks, batch, "bf16", "zero3")
+    def stays_near(self, ranks, batch, form="gathered"):
+        result = self.outcome(ranks, batch, "bf16", "zero3", form)
         loss = near(result["losses"][0], self.expected["loss"], BF16_LOSS, "loss")
         worst = self.gradients(result["path"], norm_error, BF16_GRADIENT)
         steps = [near(a, b, BF16_ADAMW, f"loss of step {i + 1}")
                  for i, (a, b) in enumerate(zip(result["losses"], self.expected["adamw"]["losses"]))]  # fmt: skip
         print(f"  errors: loss {loss:.1e}, gradients {worst:.1e}, AdamW losses {max(steps):.1e}")
 
-    def agrees(self, ranks, batch, precision, schedule):
-        base = self.results.get((ranks, precision, "zero3"))
+    def agrees(self, ranks, batch, precision, schedule, form="gathered"):
+        base = self.results.get((ranks, precision, "zero3", form))
         if base is None:
             raise Wrong("there is no zero3 run to compare with")
-        result = self.outcome(ranks, batch, precision, schedule)
+        result = self.outcome(ranks, batch, precision, schedule, form)
         require(result["losses"] == base["losses"], f"losses {result['losses']} against {base['losses']}")
         same_bytes({"gradients": result["grads"]}, {"gradients": base["grads"]}, "gradients")
         same_bytes(checkpoint(result["save"]), checkpoint(base["save"]), "checkpoints")
@@ -124,6 +126,12 @@ def main():
         for precision in ("fp32", "bf16"):
             for schedule in SCHEDULES[1:]:
                 cases.run(f"{where}: {schedule} as zero3, bitwise, {precision}", oracle.agrees, ranks, batch, precision, schedule)
+        cases.run(f"{where}, vocabulary sharded: loss, gradients and AdamW as torch's", oracle.reproduces, ranks, batch, "sharded")
+    for ranks, batch, precision in ((2, 1, "bf16"), (3, 1, "fp32")):
+        where = f"{name} on {ranks} ranks, vocabulary sharded"
+        if precision == "bf16":
+            cases.run(f"{where}: bf16 near fp32", oracle.stays_near, ranks, batch, "sharded")
+        cases.run(f"{where}: compiled as zero3, bitwise, {precision}", oracle.agrees, ranks, batch, precision, "compiled", "sharded")
     tools.close()
     cases.end()
 

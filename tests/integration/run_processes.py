@@ -17,11 +17,11 @@ FOREVER = 100000000
 
 
 class Programs:
-    def __init__(self, tools):
-        self.tools = tools
-        self.host, self.cuda, self.data = tools.path("host"), tools.path("cuda"), tools.path("data.bin")
+    def __init__(self, tools, name="", flags=FLAGS):
+        self.tools, self.name = tools, name
+        self.host, self.cuda, self.data = (tools.path(name + x) for x in ("host", "cuda", "data.bin"))
         model = tools.example("tiny-llama.json")
-        tools.call(tools.foregather, "compile", model, *FLAGS, "-o", self.host)
+        tools.call(tools.foregather, "compile", model, *flags, "-o", self.host)
         tools.call(tools.foregather, "tokens", "--bytes", os.path.join(tools.source, "docs", "ops.md"), "-o", self.data)
         pretend_program(tools, model, FLAGS, self.cuda)
 
@@ -40,7 +40,7 @@ def steps(log):
 def as_host(p, *options):
     """Losses, norms and the checkpoint of six steps."""
     t = p.tools
-    name = "as-host" + "".join(options)
+    name = p.name + "as-host" + "".join(options)
     logs, saves = [t.path(f"{name}-{x}.jsonl") for x in "ab"], [t.path(f"{name}-{x}") for x in "ab"]
     t.call(*p.command(p.host, "--steps", 6, "--log", logs[0], "--save", saves[0]))
     t.call(*p.ranks("--steps", 6, "--log", logs[1], "--save", saves[1], *options))
@@ -215,6 +215,9 @@ def main():
     cases.run("processes: poison is seen", poisons, p)
     cases.run("processes: custom functions", custom, p)
     cases.run("processes: gradients", gradients, p)
+    sharded = Programs(tools, "sharded-", FLAGS + ("--vocab", "sharded", "--vocab-chunk", 20))
+    cases.run("processes: vocabulary sharded, as the host, bitwise", as_host, sharded)
+    cases.run("processes: vocabulary sharded, gradients", gradients, sharded)
     cases.run("processes: resume", resumes, p)
     cases.run("processes: profile", profiles, p)
     cases.run("processes: signals", stops, p)

@@ -1,5 +1,5 @@
 """A training run of 200 steps against torch's: accumulation, clipping, warm-up and cosine, on 1, 2 and 3 ranks; and
-stopped and resumed, bit by bit as the run that was not."""
+stopped and resumed, bit by bit as the run that was not. A sharded vocabulary follows the same curve."""
 import json
 import os
 
@@ -15,10 +15,10 @@ class Curve:
         self.tools = tools
         self.expected = json.load(open(tools.data("curve", "expected.json")))
 
-    def compile(self, ranks, batch, schedule):
-        program = self.tools.path(f"{ranks}-{schedule}", "program")
+    def compile(self, ranks, batch, schedule, *form):
+        program = self.tools.path("-".join((str(ranks), schedule, *form)), "program")
         self.tools.compile(self.tools.data("curve", "model.json"), "--ranks", ranks, "--batch", batch, "--schedule",
-                           schedule, "--accumulate", 2, "--clip", "1.0", "--decay", "matrices", out=program)  # fmt: skip
+                           schedule, "--accumulate", 2, "--clip", "1.0", "--decay", "matrices", *form, out=program)  # fmt: skip
         return program
 
     def train(self, program, folder, *more, steps=200):
@@ -29,10 +29,10 @@ class Curve:
                         "--save", save, *more)  # fmt: skip
         return read_log(log), save
 
-    def follows(self, ranks, batch, schedule):
-        program = self.compile(ranks, batch, schedule)
+    def follows(self, ranks, batch, schedule, *form):
+        program = self.compile(ranks, batch, schedule, *form)
         weights = ("--weights", self.tools.data("curve", "weights.safetensors"), "--save-every", 100)
-        steps, save = self.train(program, f"{ranks}-{schedule}-whole", *weights)
+        steps, save = self.train(program, "-".join((str(ranks), schedule, "whole", *form)), *weights)
         require(sorted(steps) == list(range(1, 201)), "the log does not have the steps 1 to 200, once each")
         worst = [0.0, 0.0]
         for row in self.expected["steps_log"]:
@@ -79,6 +79,8 @@ def main():
         where = f"curve on {ranks} rank{'s' if ranks > 1 else ''}"
         runs[ranks] = cases.run(f"{where}: 200 steps as torch's", curve.follows, ranks, batch, "compiled")
         cases.run(f"{where}: stopped and resumed, bitwise", curve.resumes, ranks, "compiled", runs[ranks])
+        cases.run(f"{where}: 200 steps as torch's, vocabulary sharded", curve.follows, ranks, batch, "compiled",
+                  "--vocab", "sharded", "--vocab-chunk", "50")  # fmt: skip
     cases.run("curve on 2 ranks: compiled, zero3 and minimum agree, bitwise", curve.agrees, 2, 4)
     tools.close()
     cases.end()

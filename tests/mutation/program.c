@@ -31,8 +31,13 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
 {
     FgDiags *diags = fg_diags_new(arena);
     FgMachine machine;
-    FgNumerics numerics = {v->precision, v->precision,  v->accumulate > 1 ? FG_F32 : v->precision,
-                           v->clip,      v->accumulate, FG_LOOKUP_DENSE};
+    FgNumerics numerics = {.compute = v->precision,
+                           .wire = v->precision,
+                           .shard = v->accumulate > 1 ? FG_F32 : v->precision,
+                           .clip = v->clip,
+                           .accumulate = v->accumulate,
+                           .vocab = v->vocab,
+                           .chunk = v->vocab == FG_VOCAB_SHARDED ? 3 : 0};
     static char include[] = INCLUDE;
     FgModelOptions options = {
         .numerics = numerics, .read_signature = read_signature, .signature_user = include};

@@ -17,6 +17,7 @@ typedef struct Variant {
     const char *title;
     const char *machine; /* a preset; NULL: the host */
     uint32_t offload;    /* FgOffload */
+    FgVocab vocab;       /* sharded: tokens travel three at a time */
 } Variant;
 
 typedef struct Line {

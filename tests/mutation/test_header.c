@@ -19,8 +19,17 @@ typedef struct Case {
 #define GATHER "\"read(shard, bytes) write(whole, bytes*ranks) comm(gather)\""
 #define ANNOTATED(text) GATHER, "\"" text "\"", NULL, NULL, NULL
 
-static const Variant plain = {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2,    FG_BF16, 1.0, 1,
-                              FG_RECOMPUTE_NONE,   "mlp, clip",          NULL, 0};
+static const Variant plain = {"examples/mlp.json",
+                              FG_SCHEDULE_COMPILED,
+                              2,
+                              FG_BF16,
+                              1.0,
+                              1,
+                              FG_RECOMPUTE_NONE,
+                              "mlp, clip",
+                              NULL,
+                              0,
+                              FG_VOCAB_GATHERED};
 static const Case annotated[] = {
     {ANNOTATED("read(shard, 1x)"), "a number is malformed", false},
     {ANNOTATED("read(shard, size(bytes))"), "argument 'bytes' is no dtype", false},
@@ -54,7 +63,8 @@ static const Variant strided = {"tests/data/gpt2/model.json",
                                 FG_RECOMPUTE_NONE,
                                 "gpt2",
                                 NULL,
-                                0};
+                                0,
+                                FG_VOCAB_GATHERED};
 #define RULE " strided(layout, n, n_a, n_b)"
 /* How fg_rt_calls.def declares fg_rt_binary. */
 #define DT ",\n            uint64_t dt"

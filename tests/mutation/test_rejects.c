@@ -13,8 +13,17 @@ typedef struct Edit {
     bool with_plan;
 } Edit;
 
-static const Variant clipped = {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2,    FG_BF16, 1.0, 1,
-                                FG_RECOMPUTE_NONE,   "mlp, clip",          NULL, 0};
+static const Variant clipped = {"examples/mlp.json",
+                                FG_SCHEDULE_COMPILED,
+                                2,
+                                FG_BF16,
+                                1.0,
+                                1,
+                                FG_RECOMPUTE_NONE,
+                                "mlp, clip",
+                                NULL,
+                                0,
+                                FG_VOCAB_GATHERED};
 /* A position table that is broadcast over the batch: strided calls. */
 static const Variant strided = {"tests/data/gpt2/model.json",
                                 FG_SCHEDULE_ZERO3,
@@ -25,10 +34,20 @@ static const Variant strided = {"tests/data/gpt2/model.json",
                                 FG_RECOMPUTE_NONE,
                                 "gpt2",
                                 NULL,
-                                0};
+                                0,
+                                FG_VOCAB_GATHERED};
 
-static const Variant rotating = {"examples/tiny-llama.json", FG_SCHEDULE_ZERO3, 2,    FG_F32, 0, 1,
-                                 FG_RECOMPUTE_NONE,          "tiny-llama",      NULL, 0};
+static const Variant rotating = {"examples/tiny-llama.json",
+                                 FG_SCHEDULE_ZERO3,
+                                 2,
+                                 FG_F32,
+                                 0,
+                                 1,
+                                 FG_RECOMPUTE_NONE,
+                                 "tiny-llama",
+                                 NULL,
+                                 0,
+                                 FG_VOCAB_GATHERED};
 
 static const Edit edits[] = {
     /* lexical.c */
@@ -131,7 +150,8 @@ static const Variant custom = {"examples/custom-activation.json",
                                FG_RECOMPUTE_NONE,
                                "custom-activation",
                                NULL,
-                               0};
+                               0,
+                               FG_VOCAB_GATHERED};
 
 #define DECLARED "void custom_relu2_f32(const float *, const float *, float *, const FgCustom *);"
 #define CALLED                                                                                     \

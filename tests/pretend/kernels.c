@@ -48,6 +48,21 @@ void fg_host_exchange(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t bytes)
     abort();
 }
 
+void fg_host_collect(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t elements, uint64_t n,
+                     uint64_t first, uint64_t dt)
+{
+    (void)cx, (void)x, (void)all, (void)elements, (void)n, (void)first, (void)dt;
+    abort();
+}
+
+void fg_host_return_rows(FgRtCx *cx, uint64_t before, uint64_t part, uint64_t y, uint64_t elements,
+                         uint64_t n, uint64_t first, uint64_t part_dt, uint64_t dt)
+{
+    (void)cx, (void)before, (void)part, (void)y, (void)elements, (void)n, (void)first;
+    (void)part_dt, (void)dt;
+    abort();
+}
+
 void fg_host_reduce_scatter(FgRtCx *cx, uint64_t whole, uint64_t shard, uint64_t elements,
                             uint64_t wire, uint64_t dt, uint64_t accumulate)
 {

@@ -226,7 +226,16 @@ const char *random_model(FgArena *arena, uint64_t seed)
     r = node(&w, "rope", list(&w, r, "rope"), "");
     w.x = node(&w, "reshape", list(&w, r, NULL), ", \"shape\": [\"batch\", \"seq\", \"hidden\"]");
     body(&w, chance(&w, 30));
-    const char *logits = node(&w, "linear", list(&w, w.x, "head.weight"), "");
+    bool bias = chance(&w, 30);
+    const char *logits =
+        bias
+            ? node(&w, "linear",
+                   list3(&w, w.x, "head.weight", param(&w, "b", "\"vocab\"", "{\"uniform\": 0.1}")),
+                   "")
+            : node(&w, "linear", list(&w, w.x, "head.weight"), "");
+    if (chance(&w, 20))
+        logits = node(&w, "reshape", list(&w, logits, NULL),
+                      ", \"shape\": [\"batch\", \"seq\", \"vocab\"]");
     const char *loss = node(&w, "cross_entropy", list(&w, logits, "labels"), "");
     return fg_arena_printf(arena,
                            "{\"foregather\": 1, \"name\": \"random\",\n"

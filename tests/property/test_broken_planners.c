@@ -30,7 +30,6 @@ static const char *const LATE[] = {"adamw (layers.0) in @step: %layers.0.m.",
                                    ", outside the state region at 0..8684391168: what "
                                    "lives from step to step must be part of the plan",
                                    "17 errors", NULL};
-#define LOWER "recompute,bucket,shard,reduce,offload,update,order,inplace,memplan,streams"
 
 typedef struct Case {
     FgArena *arena;
@@ -65,7 +64,7 @@ static bool begin(Case *c, int *failures)
 {
     FgArena *arena = fg_arena_new();
     *c = (Case){.arena = arena, .diags = fg_diags_new(arena), .failures = failures};
-    FgNumerics numerics = {FG_BF16, FG_BF16, FG_BF16, 0, 1, FG_LOOKUP_DENSE};
+    FgNumerics numerics = {FG_BF16, FG_BF16, FG_BF16, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     FgModelOptions options = {.numerics = numerics};
     FgPassManager pm = {.arena = arena, .machine = &c->machine, .budget = UINT64_MAX};
     FgModule *m = NULL;
@@ -78,7 +77,7 @@ static bool begin(Case *c, int *failures)
         ok = fg_run_passes(&pm, c->graph, FG_PIPELINE_GRAPH);
     }
     FgPlan *plan = ok ? zero3(c) : NULL;
-    m = plan ? lower(c, plan, LOWER) : NULL;
+    m = plan ? lower(c, plan, FG_PIPELINE_LOWER) : NULL;
     CHECK(m != NULL);
     if (m)
         c->budget = m->state_bytes + m->arena_bytes;
@@ -112,7 +111,7 @@ static void zero3_is_proved(int *failures)
 {
     Case c;
     if (begin(&c, failures))
-        CHECK_STR(refusal(&c, lower(&c, zero3(&c), LOWER)), "");
+        CHECK_STR(refusal(&c, lower(&c, zero3(&c), FG_PIPELINE_LOWER)), "");
     fg_arena_free(c.arena);
 }
 
@@ -123,7 +122,7 @@ static void hoisted_gathers_are_refused(int *failures)
         FgPlan *plan = zero3(&c);
         for (uint32_t i = 0; i < plan->gathers.len; i++)
             plan->gathers.data[i].ahead = 1 << 20;
-        FgModule *m = lower(&c, plan, LOWER);
+        FgModule *m = lower(&c, plan, FG_PIPELINE_LOWER);
         CHECK(m != NULL);
         if (m)
             says(&c, refusal(&c, m), HOISTED);
@@ -138,7 +137,7 @@ static void kept_gradients_are_refused(int *failures)
         FgPlan *plan = zero3(&c);
         for (uint32_t i = 0; i < plan->buckets.len; i++)
             plan->buckets.data[i].linger = 1 << 20;
-        FgModule *m = lower(&c, plan, LOWER);
+        FgModule *m = lower(&c, plan, FG_PIPELINE_LOWER);
         CHECK(m != NULL);
         if (m)
             says(&c, refusal(&c, m), KEPT);
@@ -151,7 +150,7 @@ static void late_states_are_refused(int *failures)
 {
     Case c;
     if (begin(&c, failures)) {
-        FgModule *m = lower(&c, zero3(&c), LOWER);
+        FgModule *m = lower(&c, zero3(&c), FG_PIPELINE_LOWER);
         CHECK(m != NULL);
         for (uint32_t i = 0; m && i < m->values.len; i++) {
             FgValue *value = &m->values.data[i];

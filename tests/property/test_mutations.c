@@ -58,7 +58,9 @@ static bool begin(Case *c, uint64_t seed, int *failures)
                            FG_F32,
                            random_below(&random, 2) ? 1.0 : 0.0,
                            1 + random_below(&random, 4),
-                           FG_LOOKUP_DENSE};
+                           FG_LOOKUP_DENSE,
+                           random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED,
+                           1 + random_below(&random, 9)};
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),

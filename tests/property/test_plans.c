@@ -50,12 +50,13 @@ typedef struct Case {
     bool offload_auto;
     Random random;
     FgLookup lookup; /* of what was compiled last */
+    bool sharded;    /* it has a table whose rows stay with their owners */
     uint32_t selective;
 } Case;
 
 static FgNumerics random_numerics(Random *r)
 {
-    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE};
+    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     if (random_below(r, 2))
         n.compute = n.wire = FG_BF16;
     if (n.compute == FG_BF16 && random_below(r, 3) == 0)
@@ -63,6 +64,8 @@ static FgNumerics random_numerics(Random *r)
     n.clip = random_below(r, 2) ? 1.0 : 0.0;
     n.accumulate = 1 + random_below(r, 4);
     n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
+    n.vocab = random_below(r, 3) ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED;
+    n.chunk = n.vocab == FG_VOCAB_SHARDED ? 1 + random_below(r, 12) : 0;
     return n;
 }
 
@@ -104,6 +107,9 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
     if (out->module) {
         c->lookup = out->module->numerics.lookup;
         c->selective += out->module->plan->recompute == FG_RECOMPUTE_SELECTIVE;
+        c->sharded = false;
+        for (uint32_t i = 0; i < out->module->params.len; i++)
+            c->sharded |= out->module->params.data[i].sharded;
     }
     return ok;
 }
@@ -142,8 +148,8 @@ static void check_budgets(Case *c, int *failures)
 
 static void every_plan_is_proved_and_never_worse(int *failures)
 {
-    uint32_t rows = 0;      /* models whose lookups travel as rows */
-    uint32_t selective = 0; /* schedules that recompute some values and keep others */
+    uint32_t rows = 0, sharded = 0; /* models whose lookups travel as rows; with a sharded table */
+    uint32_t selective = 0;         /* schedules that recompute some values and keep others */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -155,6 +161,7 @@ static void every_plan_is_proved_and_never_worse(int *failures)
             say_errors(&c, seed);
         *failures += bad;
         rows += c.lookup == FG_LOOKUP_ROWS;
+        sharded += c.sharded;
         selective += c.selective;
         fg_arena_free(c.arena);
         if (*failures > 3)
@@ -162,6 +169,7 @@ static void every_plan_is_proved_and_never_worse(int *failures)
     }
     CHECK(selective > 10);
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
+    CHECK(sharded > MODELS / 8);
 }
 
 /* With `auto`: nothing leaves the device where all fits; the figure named compiles and less does
@@ -215,7 +223,8 @@ static void auto_offloads_what_it_must(int *failures)
 /* The text of every stage reads back as the same text. */
 static void dumps_round_trip(int *failures)
 {
-    static const char *const stops[] = {"canon", "autodiff", "shard", "offload", "order", NULL};
+    static const char *const stops[] = {"vocab", "autodiff", "shard",  "offload",
+                                        "order", "travel",   "update", NULL};
     for (uint64_t seed = 1; seed <= 24; seed++) {
         Case c;
         if (!begin(&c, seed)) {
@@ -225,7 +234,7 @@ static void dumps_round_trip(int *failures)
         FgCompileOptions options = {.schedule = FG_SCHEDULE_COMPILED,
                                     .recompute = c.recompute,
                                     .memory_bytes = UINT64_MAX,
-                                    .stop_after = stops[seed % 6],
+                                    .stop_after = stops[seed % 8],
                                     .offload = c.offload};
         FgCompiled out;
         CHECK(fg_compile(c.arena, c.graph, &c.machine, &c.numerics, &options, &out));

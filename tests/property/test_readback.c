@@ -28,7 +28,9 @@ static bool compile(Case *c, uint64_t seed)
                            FG_F32,
                            random_below(&random, 2) ? 1.0 : 0.0,
                            1 + random_below(&random, 4),
-                           FG_LOOKUP_DENSE};
+                           FG_LOOKUP_DENSE,
+                           random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED,
+                           1 + random_below(&random, 9)};
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
                             .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),

@@ -434,7 +434,7 @@ static void verifier_rejects_graph(int *failures)
         {"loss %loss.6", "loss %lse.7", "the loss is no scalar"},
         {"func @step", "func @first", "the functions at level graph are: step"},
         {"accumulate=1", "accumulate=0", "accumulate is at least 1"},
-        {"clip=0.0", "clip=nan", "clip at least 0"},
+        {"clip=0.0", "clip=nan", "clip and chunk at least 0"},
         {"loss %loss.6", "state %q : f32[] role(loss, 0) mem(constants)\nloss %loss.6",
          "there are no states at graph level"},
     };

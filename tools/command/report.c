@@ -71,6 +71,10 @@ void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms,
     put_double(out, "slowed_us", c->sim.slowed_us);
     put_u64(out, "gathers", c->sim.gathers);
     put_u64(out, "gather_bytes", c->sim.gather_bytes);
+    put_u64(out, "reduce_bytes", c->sim.reduce_bytes);
+    put_u64(out, "token_bytes", c->sim.token_bytes);
+    fg_buf_printf(out, "  \"vocab\": \"%s\",\n",
+                  c->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered");
     put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);
     fg_buf_printf(out, "  \"fingerprint\": \"%016" PRIx64 "\",\n", c->fingerprint);
     put_profile(session, c, out);

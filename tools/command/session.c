@@ -44,6 +44,8 @@ static FgNumerics numerics_of(const FgFlags *flags)
     n.accumulate = fg_flags_count(flags, FG_FLAG_accumulate, 1);
     n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
     n.clip = fg_flags_number(flags, FG_FLAG_clip, 0);
+    n.vocab = (FgVocab)fg_flags_choice(flags, FG_FLAG_vocab);
+    n.chunk = fg_flags_count(flags, FG_FLAG_vocab_chunk, 0);
     return n;
 }
 
@@ -139,6 +141,8 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
     if (ok && flags->values[FG_FLAG_ds_config])
         ok = fg_session_ds_config(session);
     session->numerics = numerics_of(session->flags);
+    if (session->flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
+        return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
     FgModelOptions options = model_options(session);
     session->graph = fg_model_load(arena, session->diags, session->source, &options);
     ok = ok && session->graph;

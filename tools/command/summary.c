@@ -74,6 +74,8 @@ static const char *precision_text(FgArena *arena, const FgNumerics *n)
         fg_buf_printf(&text, ", %s micro-steps", fg_count_text(arena, (uint64_t)n->accumulate));
     if (n->clip > 0)
         fg_buf_printf(&text, ", clip %s", fg_double_text(arena, n->clip));
+    if (n->vocab == FG_VOCAB_SHARDED)
+        fg_buf_puts(&text, ", vocabulary sharded");
     return fg_buf_text(&text);
 }
 
@@ -286,7 +288,7 @@ void fg_print_summary(FgSession *s, const FgCompiled *c, const FgWrote *wrote, F
     fprintf(out, "%s   %s parameter%s%s   %s rank%s   %s%s\n", c->module->name,
             fg_count_text(s->arena, n), plural(n), tied ? " (tied)" : "",
             fg_count_text(s->arena, c->module->ranks), plural(c->module->ranks),
-            precision_text(s->arena, &s->numerics), batch_text(s->arena, c->module));
+            precision_text(s->arena, &c->numerics), batch_text(s->arena, c->module));
     put_memory(s, c, out);
     put_time(s, c, out);
     put_choices(s, c, out);

@@ -19,9 +19,9 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#define MODELS 24
+#define MODELS 12
 #define STEPS 3
-#define OFFLOADED 18
+#define OFFLOADED 8
 
 typedef struct Setup {
     FgArena *arena;

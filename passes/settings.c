@@ -89,18 +89,25 @@ void fg_settings_offload(FgSettings *s, uint64_t bytes)
 }
 
 /* ---- fixed plans ---- */
+/* Gathers at use, with what the setting offloads in parts of at most `piece` elements. */
+static FgPlan *make_at_use(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t piece,
+                           uint32_t *out_offloaded)
+{
+    FgModule *graph = s->by_rung[rung].graph;
+    FgArena *scratch = fg_arena_new();
+    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
+                                 unit == FG_UNIT_MODULE, 0);
+    fg_arena_free(scratch);
+    *out_offloaded = offload(s, graph, plan, piece);
+    return plan;
+}
+
 static FgPlan *plan_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
 {
     FgSetting *setting = &s->by_rung[rung];
-    if (!setting->at_use[unit].plan) {
-        FgArena *scratch = fg_arena_new();
-        FgRecompute recompute = s->ladder.rungs.data[rung].recompute;
+    if (!setting->at_use[unit].plan)
         setting->at_use[unit].plan =
-            fg_plan_units(setting->graph, scratch, "minimum", recompute, unit == FG_UNIT_MODULE, 0);
-        fg_arena_free(scratch);
-        setting->offloaded[unit] =
-            offload(s, setting->graph, setting->at_use[unit].plan, LEAST_PIECE);
-    }
+            make_at_use(s, rung, unit, LEAST_PIECE, &setting->offloaded[unit]);
     return setting->at_use[unit].plan;
 }
 
@@ -130,12 +137,10 @@ bool fg_setting_timed(FgSettings *s, uint32_t rung, FgUnit unit, FgEvaluation *o
 {
     if (!fg_setting_enter(s, rung))
         return false;
+    uint32_t offloaded;
+    FgPlan *plan = make_at_use(s, rung, unit, PIECE, &offloaded);
     FgArena *scratch = fg_arena_new();
-    FgModule *graph = s->by_rung[rung].graph;
-    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
-                                 unit == FG_UNIT_MODULE, 0);
-    offload(s, graph, plan, PIECE);
-    fg_offload_time(scratch, plan, graph, s->search->machine, COPY_SLACK);
+    fg_offload_time(scratch, plan, s->by_rung[rung].graph, s->search->machine, COPY_SLACK);
     fg_arena_free(scratch);
     *out = (FgEvaluation){0};
     return fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL, out, NULL);

@@ -4,6 +4,7 @@
  * f64 in a fixed order. Backward: a block a row, in place where the gradient takes the logits'
  * memory. Rows whose label is `ignore` count nowhere; a label out of range is reported and counts
  * like that. */
+#include "runtime/cuda/kernels/labels.cuh"
 #include "runtime/cuda/kernels/softmax.cuh"
 
 enum { SUM_THREADS = 1024 };
@@ -13,18 +14,6 @@ template <class T> __global__ void lse_kernel(const T *logits, float *lse, uint6
     FgRowSoftmax row = fg_row_softmax(logits + blockIdx.x * cols, cols, wide);
     if (threadIdx.x == 0)
         lse[blockIdx.x] = row.most + logf(row.sum);
-}
-
-/* Whether a row counts. */
-static __device__ bool label_counts(int32_t label, int64_t ignore, uint64_t cols, int *device_error,
-                                    uint32_t node)
-{
-    if ((int64_t)label == ignore)
-        return false;
-    if (label >= 0 && (uint64_t)label < cols)
-        return true;
-    fg_report(device_error, node);
-    return false;
 }
 
 template <class T>

@@ -5,6 +5,7 @@
  * log-sum-exp and have no gradient. Tokens of all ranks lie rank by rank. A block works on a row;
  * the ranks' statistics are combined in rank order, in f64, so that every rank finds the same bits.
  */
+#include "runtime/cuda/kernels/labels.cuh"
 #include "runtime/cuda/kernels/softmax.cuh"
 
 enum { LSE_THREADS = 128, SUM_THREADS = 1024 };
@@ -33,18 +34,6 @@ static uint64_t columns_there(const FgRtCx *cx, uint64_t cols, uint64_t vocab)
 {
     uint64_t begin = cx->rank * cols, left = begin < vocab ? vocab - begin : 0;
     return left < cols ? left : cols;
-}
-
-/* Whether a label counts; one that is no word is reported and does not. */
-static __device__ bool label_counts(int32_t label, int64_t ignore, uint64_t vocab,
-                                    int *device_error, uint32_t node)
-{
-    if ((int64_t)label == ignore)
-        return false;
-    if (label >= 0 && (uint64_t)label < vocab)
-        return true;
-    fg_report(device_error, node);
-    return false;
 }
 
 /* ---- lookup ---- */

@@ -424,12 +424,10 @@ static void exchange(FgCheckWalk *walk, const FgTraceNode *node)
 
 /* ---- norm, clipping, loss ---- */
 
-static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
+static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket,
+                       uint32_t norm)
 {
     FgCheck *check = walk->check;
-    const FgTraceBucket *bucket = bucket_of(walk, node);
-    if (!bucket)
-        return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
     if (check->content[node->operands[0]] != state->gradient || !is_complete(walk, node->bucket))
         fg_check_fail(check, node, R_NORM,
@@ -441,7 +439,17 @@ static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
     if (check->updates[node->id] != walk->norm_begun)
         fg_check_fail(check, node, R_NORM_FIRST,
                       "the first norm_add of a step must start from zero, and only that");
+    if (value_at(walk, check->root[norm])->role != FG_ROLE_NORM)
+        fg_check_fail(check, node, R_NORM, "it counts the gradient of %s in %s, which is no norm",
+                      bucket->name, text(walk, norm));
     state->normed = walk->norm_begun = true;
+}
+
+static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    const FgTraceBucket *bucket = bucket_of(walk, node);
+    if (bucket && node->n_results > 0)
+        count_norm(walk, node, bucket, node->results[0]);
 }
 
 /* Does the norm hold all buckets? Reports the first that it does not. */
@@ -584,6 +592,8 @@ static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
     if (!bucket)
         return;
     bool part = node->kind == FG_TRACE_ADAMW_PART;
+    if (!part && node->n_results > 4 && node->results[4] != FG_NO_ID)
+        count_norm(walk, node, bucket, node->results[4]);
     FgCheckBucket *state = &walk->buckets[node->bucket];
     bool last = !part || fg_check_adamw_part(walk, node, bucket);
     if (!part)

@@ -351,9 +351,9 @@ static void allow_inplace(const FgRbEffectVec *effects, Lists *lists)
 /* The states of an update by their arguments, so that one that is absent leaves a hole. */
 static void order_update(Cx *cx, const FgRbCall *call, Lists *lists)
 {
-    static const char *const names[] = {"master", "moment1", "moment2", "shard"};
+    static const char *const names[] = {"master", "moment1", "moment2", "shard", "norm"};
     FgIdVec results = {0};
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint32_t id = FG_NO_ID;
         for (uint32_t k = 0; k < lists->args.len; k++)
             if (lists->accesses.data[k].write &&

@@ -767,8 +767,15 @@ static void test_adamw(Rig &r)
                             r.set(scalars, f32, i, -1);
                         for (uint64_t i = 0; i < 11; i++)
                             r.set(scalars, f32, set * FG_RT_SET + i, values[i]);
+                        uint64_t norm = NONE;
+                        if (set == FG_RT_CURRENT) {
+                            norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+                            for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                                r.set(norm, FG_RT_I64, i, 0);
+                            r.changes(norm, FG_RT_I64, FG_RT_NORM_LIMBS, LIMBS);
+                        }
                         CHECK(r, label("adamw", dt, {grad_dt, bucket, set, (uint64_t)valid}), adamw,
-                              g, master, m1, m2, shard, scalars, bucket, n, grad_dt, dt,
+                              g, master, m1, m2, shard, norm, scalars, bucket, n, grad_dt, dt,
                               (uint64_t)set);
                     }
 }

@@ -50,7 +50,7 @@ static const char sched_text[] =
     "state %g.4 : f32[32] role(grad_shard, 0) mem(gradients) at(4096)\n"
     "state %scalars.5 : f32[32] role(scalars, 0) mem(constants) at(1024)\n"
     "func @step {\n"
-    "  #0 _, %m.2, %v.3, %s.1 = adamw %g.4, %scalars.5 {pending = true} bucket(0) phase(update) "
+    "  #0 _, %m.2, %v.3, %s.1, _ = adamw %g.4, %scalars.5 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n"
     "  #1 %b.6 : f32[64] mem(gathered) at(4352) = gather %s.1 bucket(0) stream(gather) wait(#0)\n"
     "  #2 %w.7 : f32[8, 8] in %b.6+0 mem(gathered) = view %b.6\n"
@@ -203,7 +203,7 @@ static void op_table_is_whole(int *failures)
     fg_op_arity(FG_OP_linear, &min, &max, &results);
     CHECK(min == 2 && max == 3 && results == 1);
     fg_op_arity(FG_OP_adamw, &min, &max, &results);
-    CHECK(min == 2 && max == 2 && results == 4);
+    CHECK(min == 2 && max == 2 && results == 5);
     fg_op_arity(FG_OP_release, &min, &max, &results);
     CHECK(min == 1 && max == 1 && results == 0);
     FgOp op;

@@ -2,10 +2,10 @@
 #include "runtime/cuda/kernels/map.cuh"
 #include "runtime/cuda/kernels/unary.cuh"
 
-template <FgRtUnary KIND> struct Gated {
+template <FgRtUnary KIND, class T> struct Gated {
     __device__ float operator()(float gate, float up, float) const
     {
-        return FgUnary<KIND>{0}(gate, 0, 0) * up;
+        return FgUnary<KIND, T>{0}(gate, 0, 0) * up;
     }
 };
 
@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(FG_MAP_THREADS)
     const int V = FgElement<T>::PER_16;
     uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
     uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
-    FgUnary<KIND> open = {0};
-    FgSlope<KIND> slope = {0};
+    FgUnary<KIND, T> open = {0};
+    FgSlope<KIND, T> slope = {0};
     for (uint64_t i = first; i < packs; i += all) {
         float g[V], u[V], d[V];
         fg_load<V>(gate + i * V, g);
@@ -47,7 +47,7 @@ void fg_cuda_gated(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t kind
     fg_with_unary(cx, kind, [&](auto k) {
         fg_with_float(cx, dt, [&](auto tag) {
             typedef decltype(tag) T;
-            fg_map<2, false, T, T>(cx, stream, Gated<decltype(k)::value>(), fg_cuda_at(cx, gate),
+            fg_map<2, false, T, T>(cx, stream, Gated<decltype(k)::value, T>(), fg_cuda_at(cx, gate),
                                    fg_cuda_at(cx, up), fg_cuda_at(cx, y), n);
         });
     });

@@ -1,7 +1,7 @@
 /* tiny: a training program whose memory and order were planned and proved ahead of time.
  *
  * Made by foregather 0.1.0 from tiny.json: plan zero3, 2 ranks, compute f32, gradients f32, 1 micro-step, clip 1.0.
- * Plan fingerprint 81c6cb9fd82c00cf.
+ * Plan fingerprint 113021f8aa87d75d.
  *
  * One call a node, in issue order. Buffers are byte offsets into a rank's one allocation: what always lives first,
  * then the arena. Each call is followed by the name of its node and the place in the model that it comes from. */
@@ -101,9 +101,9 @@ static void body_prologue(FgRtCx *cx)
 
 static void step_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_record(cx, FG_COPY, 0);
-    fg_rt_adamw(cx, 1, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
+    fg_rt_adamw(cx, 1, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
     fg_rt_record(cx, FG_COPY, 1);
     fg_rt_wait(cx, FG_GATHER, 0);
     fg_rt_gather(cx, 2, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:14:9 */
@@ -179,8 +179,8 @@ static void body_step(FgRtCx *cx)
 
 static void flush_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 30, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
-    fg_rt_adamw(cx, 31, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
+    fg_rt_adamw(cx, 30, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 31, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
 }
 
 static void body_flush(FgRtCx *cx)
@@ -190,11 +190,11 @@ static void body_flush(FgRtCx *cx)
 }
 
 static const FgRtProgram program = {
-    .abi = 3,
+    .abi = 4,
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",
-    .fingerprint = 9351385563668414671u,
+    .fingerprint = 1238527249423521629,
     .ranks = 2,
     .batch = 2,
     .seq = 4,

@@ -184,6 +184,11 @@ int fg_rb_param(const FgRbEntry *entry, const char *name);
 /* The value of an argument by name, or `otherwise` where the entry has no such parameter. */
 uint64_t fg_rb_arg(const FgRbCall *call, const char *name, uint64_t otherwise);
 
+/* Whether a call's arguments that are no address agree with the tables (args.c); false after an
+ * error. The bucket is that of the argument, or FG_NO_ID. */
+bool fg_rb_args(FgDiags *diags, const FgRbTables *tables, const FgRbCall *call, FgTraceKind kind,
+                uint32_t *out_bucket);
+
 /* ---- the trace (trace.c, names.c) ---- */
 typedef struct FgRbSchedule {
     FgTrace trace;

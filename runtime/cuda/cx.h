@@ -68,6 +68,8 @@ static inline void *fg_cuda_at(const FgRtCx *cx, uint64_t offset)
 /* Records the first error: `what` is the library call. */
 void fg_cuda_check(FgRtCx *cx, cudaError_t error, const char *what);
 void fg_cuda_raise(FgRtCx *cx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for node `node` (UINT32_MAX: none) and its call, whatever runs now. */
+void fg_cuda_fail_at(FgRtCx *cx, uint32_t node, const char *call, const char *text);
 
 /* What the kernels take at start-up, outside the plan's memory: tables of parameters' places and a
  * scratch of sums over rows, for `segments`. NULL: raised. The bytes of device memory belong in the

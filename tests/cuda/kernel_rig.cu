@@ -1,10 +1,8 @@
-/* Memory, comparison and errors of the rig. */
+/* Memory and comparison of the rig. */
 #include "tests/cuda/kernel_rig.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include <cstdarg>
 
 void must(cudaError_t error, const char *what)
 {
@@ -12,23 +10,6 @@ void must(cudaError_t error, const char *what)
         return;
     printf("%s: %s\n", what, cudaGetErrorString(error));
     exit(2);
-}
-
-extern "C" void fg_cuda_raise(FgRtCx *cx, const char *format, ...)
-{
-    if (cx->fail.failed)
-        return;
-    cx->fail.failed = 1;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(cx->fail.text, sizeof cx->fail.text, format, args);
-    va_end(args);
-}
-
-extern "C" void fg_cuda_check(FgRtCx *cx, cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess)
-        fg_cuda_raise(cx, "%s: %s", what, cudaGetErrorString(error));
 }
 
 uint64_t dtype_bytes(uint64_t dt)

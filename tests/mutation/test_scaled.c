@@ -80,6 +80,11 @@ static void every_fault_is_refused(int *failures)
         CHECK(refused(&program, with(arena, &program, ".precision = \"fp16\"",
                                      ".precision = \"bf16\"", failures)));
         CHECK(refused(&program, with(arena, &program, ".scaler = ", ".scaler = 16 + ", failures)));
+        for (uint32_t v = 0; v < program.plan->values.len; v++)
+            if (program.plan->values.data[v].role == FG_ROLE_SCALER)
+                program.plan->values.data[v].offset += 16;
+        right = program_verdict(arena, program.text, strlen(program.text), program.plan);
+        CHECK(strstr(right.said, "its loss scaler does not lie where the plan puts it"));
         CHECK(refused(&program, with(arena, &program, "    .flush = body_flush,\n", "", failures)));
     }
     fg_arena_free(arena);

@@ -428,6 +428,23 @@ def big(run, name, steps=30):
     require(used <= planned * 1.01, f"planned {planned} GiB, the driver counts {used}")
 
 
+def big_steady(run):
+    """Two runs with --deterministic are alike, bit by bit, whose attention is the library's; what that costs."""
+    write_tokens_once(run)
+    rows = []
+    for i, more in enumerate((["--deterministic"], ["--deterministic"], [])):
+        log = run.path(f"1b-steady-{i}.jsonl")
+        run.call(run.path("1b-compiled"), "--data", run.path("big.bin"), "--steps", 40, "--lr", "1e-4", "--local-ranks", 2,
+                 "--print-every", 40, "--log", log, *more, limit=120)  # fmt: skip
+        rows.append(read_log(log))
+    ms = [statistics.median(r[s]["ms"] for s in r if s > 10) for r in rows]
+    unlike = sum(rows[0][s]["loss"] != rows[2][s]["loss"] for s in rows[0])
+    print(f"  {ms[0]:.2f} and {ms[1]:.2f} ms a step, without the option {ms[2]:.2f}; there {unlike} of 40 losses are other ones")
+    for s in range(1, 41):
+        a, b = ([r[s]["loss"], r[s]["grad_norm"]] for r in rows[:2])
+        require(a == b, f"step {s}: {a} and {b}")
+
+
 def write_tokens_once(run):
     path = run.path("big.bin")
     if not os.path.exists(path):
@@ -476,6 +493,7 @@ def two_gpus(run, cases):
     cases.run("fp16: resume while the scale moves, 2 GPUs", fp16_resumes, run)
     for name in BIG:
         cases.run(f"{name}: trains, memory as planned, 2 GPUs", big, run, name)
+    cases.run("1b-compiled: deterministic runs are alike, 2 GPUs", big_steady, run)
     cases.run("1b-compiled: profile, 2 GPUs", big_profile, run)
 
 

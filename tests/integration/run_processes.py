@@ -186,6 +186,8 @@ def mistakes(p):
     require(said.count("nowhere: cannot be opened") == 1, f"said other than once:\n{said}")
     _, said = p.tools.call(*p.ranks("--checked"), expect=1)
     require("--target host" in said, said)
+    _, said = p.tools.call(*p.ranks("--deterministic", "--gemm-cache", "nowhere"), expect=1)
+    require("measures no algorithms, and nowhere is not there" in said, said)
     bad = p.tools.path("bad.bin")
     with open(p.data, "rb") as f:
         data = bytearray(f.read())

@@ -85,11 +85,14 @@ static void read_clipping(FgDsCx *cx, const FgJson *root)
 
 static const FgJson *read_enabled(FgDsCx *cx, const FgJson *root, const char *section)
 {
-    static const char *const keys[] = {"enabled"};
+    static const char *const keys[] = {"enabled",           "loss_scale", "initial_scale_power",
+                                       "loss_scale_window", "hysteresis", "min_loss_scale"};
     const FgJson *object = fg_ds_take(cx, root, "", section, FG_JSON_IS_OBJECT);
     const char *prefix = fg_arena_printf(cx->arena, "%s.", section);
-    fg_ds_name_unread(cx, object, prefix, keys, N(keys));
-    return fg_ds_take(cx, object, prefix, "enabled", FG_JSON_IS_BOOL);
+    const FgJson *enabled = fg_ds_take(cx, object, prefix, "enabled", FG_JSON_IS_BOOL);
+    bool scales = strcmp(section, "fp16") == 0 && enabled && enabled->i; /* ds_train.c reads them */
+    fg_ds_name_unread(cx, object, prefix, keys, scales ? N(keys) : 1);
+    return enabled;
 }
 
 static void read_precision(FgDsCx *cx, const FgJson *root)

@@ -26,8 +26,8 @@ const FgJson *fg_ds_take(FgDsCx *cx, const FgJson *object, const char *prefix, c
  * otherwise as one without a counterpart. `object` may be NULL. */
 void fg_ds_name_unread(FgDsCx *cx, const FgJson *object, const char *prefix,
                        const char *const *keys, uint32_t n);
-/* One note with the options of the trained program that "optimizer" and "scheduler" stand for;
- * errors for what it cannot do. */
+/* One note with the options of the trained program that "optimizer" and "scheduler" stand for, and
+ * "fp16" where it is enabled; errors for what it cannot do. */
 void fg_ds_train_notes(FgDsCx *cx, const FgJson *root);
 
 #endif

@@ -1,8 +1,9 @@
-/* "optimizer" and "scheduler" as options of the trained program, in one note. What is left out
- * there has DeepSpeed's default (ops/adam, runtime/lr_schedules.py), which is not always the
- * program's. */
+/* "optimizer", "scheduler" and the loss scale of "fp16" as options of the trained program, in one
+ * note. What is left out there has DeepSpeed's default (ops/adam, runtime/lr_schedules.py,
+ * runtime/fp16/loss_scaler.py), which is not always the program's. */
 #include "frontend/ds_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 #define N(array) (uint32_t)(sizeof(array) / sizeof *(array))
@@ -160,6 +161,40 @@ static void read_scheduler(TrainCx *cx, const FgJson *root)
                    "out and give the program --warmup and --lr-schedule");
 }
 
+/* ---- loss scale ---- */
+#define FP16 "fp16."
+
+/* The section, where it is enabled; NULL. */
+static const FgJson *enabled_fp16(const FgJson *root)
+{
+    const FgJson *section = fg_json_get(root, "fp16");
+    bool object = section && (FG_JSON_IS_OBJECT >> section->kind & 1);
+    const FgJson *enabled = object ? fg_json_get(section, "enabled") : NULL;
+    return enabled && (FG_JSON_IS_BOOL >> enabled->kind & 1) && enabled->i ? section : NULL;
+}
+
+static void read_loss_scale(TrainCx *cx, const FgJson *section)
+{
+    double fixed = 0, power, least;
+    if (!number(cx, section, FP16, "loss_scale", 0, &fixed) || fixed > 0) {
+        if (fixed > 0)
+            option(cx, "--loss-scale", fixed);
+        return;
+    }
+    if (number(cx, section, FP16, "initial_scale_power", 16, &power)) {
+        if (power >= 0 && power <= 64 && power == floor(power))
+            fg_buf_printf(&cx->options, " --loss-scale-init %.0f", ldexp(1, (int)power));
+        else
+            fg_json_report(cx->json, section->loc, FG_D_BAD_VALUE,
+                           "'fp16.initial_scale_power' must be a whole number from 0 to 64");
+    }
+    number_option(cx, section, FP16, "loss_scale_window", 1000, "--loss-scale-window");
+    number_option(cx, section, FP16, "hysteresis", 2, "--loss-scale-hysteresis");
+    if (number(cx, section, FP16, "min_loss_scale", 1, &least) && least != 1)
+        fg_vec_push(cx->json->arena, &cx->remarks,
+                    "min_loss_scale is not taken over: a loss scale goes down to 1");
+}
+
 void fg_ds_train_notes(FgDsCx *ds, const FgJson *root)
 {
     FgJsonCx *json = ds->json;
@@ -167,8 +202,12 @@ void fg_ds_train_notes(FgDsCx *ds, const FgJson *root)
     fg_buf_init(&cx.options, json->arena);
     read_optimizer(&cx, root);
     read_scheduler(&cx, root);
+    const FgJson *fp16 = enabled_fp16(root);
+    if (fp16)
+        read_loss_scale(&cx, fp16);
     const FgJson *from = fg_json_get(root, "optimizer");
     from = from ? from : fg_json_get(root, "scheduler");
+    from = from ? from : fp16;
     if (!cx.options.len || json->failed)
         return;
     fg_diag(json->diags, from->loc, FG_D_DS_TRAINING, "options for the trained program:%s",

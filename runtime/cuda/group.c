@@ -35,6 +35,11 @@ static bool choose_products(FgRtGroup *group)
         return false;
     if (there)
         fg_cuda_gemm_read(cx, path);
+    else if (group->options.deterministic) /* each rank would choose what was fastest just then */
+        fg_cuda_raise(cx,
+                      "--deterministic measures no algorithms, and %s is not there: a run without "
+                      "--deterministic makes it",
+                      path);
     if (fg_cuda_failed(cx) || !fg_cuda_bodies_rehearse(group))
         return false;
     if (!there)

@@ -36,6 +36,7 @@ PROGRAM_LIMIT = 90  # seconds
 # sizes cost.
 LOSS, GRADIENT, ADAMW = 1e-5, 2e-4, 5e-5
 BF16_LOSS, BF16_GRADIENT, BF16_ADAMW = 2e-3, 6e-2, 1e-2
+F16_LOSS, F16_GRADIENT, F16_ADAMW = 2e-4, 1e-2, 1e-3
 NEGLIGIBLE = 1e-6
 
 
@@ -45,7 +46,8 @@ NEGLIGIBLE = 1e-6
 def oracles():
     """(name, model, ranks, precision, schedule): a small model with torch's results."""
     rows = [(m, ranks, p, "compiled") for m in MODELS for ranks in (1, 2) for p in ("fp32", "bf16")]
-    rows += [("llama-odd", ranks, p, "zero3") for ranks in (1, 2) for p in ("fp32", "bf16")]
+    rows += [("llama-odd", ranks, p, "zero3") for ranks in (1, 2) for p in ("fp32", "bf16", "fp16")]
+    rows += [(m, 1, "fp16", "compiled") for m in MODELS] + [("llama-odd", 2, "fp16", "compiled")]
     return [(f"{m}-{ranks}-{p}-{s}", m, ranks, p, s) for m, ranks, p, s in rows]
 
 
@@ -54,13 +56,21 @@ TINY = {  # flags of programs that train on text; also made for the host
     "tiny-clip": ("--batch", 4, "--clip", 0.5),
     "tiny-clip-accumulate": ("--batch", 2, "--clip", 0.5, "--accumulate", 3),
     "tiny-bf16-accumulate": ("--batch", 2, "--precision", "bf16", "--accumulate", 4),
+    "tiny-fp16-clip": ("--batch", 4, "--precision", "fp16", "--clip", 0.5),
+    "tiny-fp16-accumulate": ("--batch", 2, "--precision", "fp16", "--accumulate", 4),
 }
 TINY_STEPS = 12
 BIG = {  # Llama-3.2-1B on two ranks, batch 1 of 512, bf16
     "1b-zero3": ("--schedule", "zero3"),
     "1b-compiled": ("--schedule", "compiled"),
     "1b-report": ("--schedule", "compiled", "--recompute", "full", "--memory", "14.57GiB"),
+    "1b-report-fp16": ("--schedule", "compiled", "--recompute", "full", "--memory", "14.57GiB", "--precision", "fp16"),
 }
+
+
+def scale_of(name):
+    """Below where any gradient of the small models overflows: which step the first one would be is a matter of roundings."""
+    return ("--loss-scale", 1024) if "fp16" in name else ()
 
 
 def write_tokens(path, count, vocabulary, seed):
@@ -94,7 +104,8 @@ def host_results(tools, folder):
     for name, flags in TINY.items():
         made = tools.path(name)
         tools.call(tools.foregather, "compile", tools.example("tiny-llama.json"), "--ranks", 2, *flags, "-o", made)
-        tools.call(made, "--data", tokens, "--steps", TINY_STEPS, "--lr", "1e-3", "--log", os.path.join(folder, f"{name}.host.jsonl"))
+        tools.call(made, "--data", tokens, "--steps", TINY_STEPS, "--lr", "1e-3", "--log", os.path.join(folder, f"{name}.host.jsonl"),
+                   *scale_of(name))  # fmt: skip
 
 
 def prepare(args):
@@ -177,10 +188,14 @@ def oracle(run, name, model, ranks, precision, gpu, *options):
     """One program against torch: loss, gradients, ten AdamW losses. Its losses."""
     data = lambda file: run.path("data", model, file)  # noqa: E731
     fp32 = precision == "fp32"
-    loss, gradient, adamw = (LOSS, GRADIENT, ADAMW) if fp32 else (BF16_LOSS, BF16_GRADIENT, BF16_ADAMW)
+    loss, gradient, adamw = {
+        "fp32": (LOSS, GRADIENT, ADAMW),
+        "bf16": (BF16_LOSS, BF16_GRADIENT, BF16_ADAMW),
+        "fp16": (F16_LOSS, F16_GRADIENT, F16_ADAMW),
+    }[precision]
     expected = json.load(open(data("expected.json")))
     common = [run.path(name), "--inputs", data("inputs.safetensors"), "--weights", data("weights.safetensors"),
-              "--global-batch", 2, *OPTIMIZER, *run.ranks(ranks), *options]  # fmt: skip
+              "--global-batch", 2, *OPTIMIZER, *run.ranks(ranks), *options, *scale_of(precision)]  # fmt: skip
     tag = name + "".join(options)
     grads, log = run.path(f"{tag}.grads"), run.path(f"{tag}.jsonl")
     run.call(*common, "--steps", 1, "--dump-grads", grads, gpu=gpu)
@@ -207,7 +222,7 @@ def all_oracles(run, cases):
     """Side by side: they are small, and what takes their time is starting."""
     rows = [(row, ()) for row in oracles() if row[2] <= run.gpus]
     rows += [(row, ("--attention", "builtin")) for row in oracles()
-             if row[2] == 1 and row[3] == "bf16" and row[4] == "compiled"]  # fmt: skip
+             if row[2] == 1 and row[3] in ("bf16", "fp16") and row[4] == "compiled"]  # fmt: skip
     results = {}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         waits = []
@@ -230,7 +245,7 @@ def all_oracles(run, cases):
         print(f"  losses within {worst:.1e}")
 
     for ranks in range(1, min(run.gpus, 2) + 1):
-        for precision in ("fp32", "bf16"):
+        for precision in ("fp32", "bf16", "fp16"):
             cases.run(f"zero3 and compiled agree, {ranks} ranks, {precision}", agree, ranks, precision)
 
 
@@ -251,9 +266,9 @@ def losses_of(log):
 
 def tiny_as_host(run, name, *options):
     log = run.path(name + "".join(options) + ".jsonl")
-    run.call(*tiny_command(run, name, log, "--steps", TINY_STEPS, *options))
+    run.call(*tiny_command(run, name, log, "--steps", TINY_STEPS, *scale_of(name), *options))
     here, there = losses_of(log), losses_of(run.path(f"{name}.host.jsonl"))
-    narrow = "bf16" in name
+    narrow = "bf16" in name or "fp16" in name
     worst = max(abs(x - y) / abs(y) for x, y in zip(here[0], there[0]))
     norms = max(abs(x - y) / abs(y) for x, y in zip(here[1], there[1]))
     require(len(here[0]) == TINY_STEPS, f"{len(here[0])} steps")
@@ -275,13 +290,54 @@ def resumes(run):
     print(f"  losses within {worst:.1e}")
 
 
-def steady(run):
+def steady(run, name="tiny-plain"):
     """Two runs."""
-    logs = [run.path(f"steady-{i}") for i in (1, 2)]
+    logs = [run.path(f"{name}-steady-{i}") for i in (1, 2)]
     for log in logs:
-        run.call(*tiny_command(run, "tiny-plain", log, "--steps", 10, "--deterministic"))
+        run.call(*tiny_command(run, name, log, "--steps", 10, "--deterministic", *scale_of(name)))
     a, b = (losses_of(log) for log in logs)
     require(a == b, f"two runs differ: {a} and {b}")
+
+
+def overflows(run, *options):
+    """The same batch in every step, from a scale at which all gradients overflow: steps are skipped on both ranks until it has come
+    down. From there on the run is one that began with that scale, bit by bit: skipped steps move neither weights nor AdamW's step."""
+    batch = run.path("one-batch.bin")
+    write_tokens(batch, 1 + 2 * 4 * 64, 256, 3)  # what one step takes
+    logs = [run.path(f"overflow-{x}" + "".join(options)) for x in "ab"]
+    command = lambda log, *more: [word if word != run.path("tiny.bin") else batch  # noqa: E731
+                                  for word in tiny_command(run, "tiny-fp16-clip", log, "--deterministic", "--loss-scale-window", 4,
+                                                           *options, *more)]  # fmt: skip
+    run.call(*command(logs[0], "--steps", 40, "--loss-scale-init", 2**40))
+    high = read_log(logs[0])
+    first = next(s for s in sorted(high) if not high[s]["skipped"])
+    require([high[s]["loss_scale"] for s in range(1, first + 1)] == [2.0 ** (41 - s) for s in range(1, first + 1)], f"{high}")
+    require(len({high[s]["loss"] for s in range(1, first + 1)}) == 1, "the loss moved while steps were skipped")
+    run.call(*command(logs[1], "--steps", 41 - first, "--loss-scale-init", int(high[first]["loss_scale"])))
+    low = read_log(logs[1])
+    for s, row in low.items():
+        other = high[s + first - 1]
+        for key in ("loss", "grad_norm", "loss_scale", "skipped"):
+            require(row[key] == other[key], f"{key} of step {s}: {row[key]} against {other[key]}")
+    scales = [high[s]["loss_scale"] for s in sorted(high)]
+    require(any(b == 2 * a for a, b in zip(scales, scales[1:])), f"the scale never grows: {scales}")
+    require(high[40]["loss"] < high[1]["loss"], "it does not learn")
+    print(f"  first update at step {first}, {high[40]['skipped_steps']} of 40 skipped")
+
+
+def fp16_resumes(run):
+    """Stopped while the scale moves, with --deterministic: bit by bit the run in one go, the scale too."""
+    whole, first, second, folder = (run.path(f"fp16-resume-{x}") for x in ("whole", "first", "second", "save"))
+    moving = ("--loss-scale-init", 2**24, "--loss-scale-window", 3, "--deterministic")
+    command = lambda log, *more: tiny_command(run, "tiny-fp16-accumulate", log, *moving, *more)  # noqa: E731
+    run.call(*command(whole, "--steps", 20))
+    run.call(*command(first, "--steps", 10, "--save", folder))
+    run.call(*command(second, "--steps", 20, "--resume", folder))
+    keys = ("loss", "grad_norm", "loss_scale", "skipped", "skipped_steps")
+    a, b = read_log(whole), {**read_log(first), **read_log(second)}
+    for s in range(1, 21):
+        require([a[s][key] for key in keys] == [b[s][key] for key in keys], f"step {s}: {a[s]} against {b[s]}")
+    require(any(a[s]["skipped"] for s in a) and not all(a[s]["skipped"] for s in a), f"skipped: {a}")
 
 
 def start(run, *command):
@@ -372,6 +428,23 @@ def big(run, name, steps=30):
     require(used <= planned * 1.01, f"planned {planned} GiB, the driver counts {used}")
 
 
+def big_steady(run):
+    """Two runs with --deterministic are alike, bit by bit, whose attention is the library's; what that costs."""
+    write_tokens_once(run)
+    rows = []
+    for i, more in enumerate((["--deterministic"], ["--deterministic"], [])):
+        log = run.path(f"1b-steady-{i}.jsonl")
+        run.call(run.path("1b-compiled"), "--data", run.path("big.bin"), "--steps", 40, "--lr", "1e-4", "--local-ranks", 2,
+                 "--print-every", 40, "--log", log, *more, limit=120)  # fmt: skip
+        rows.append(read_log(log))
+    ms = [statistics.median(r[s]["ms"] for s in r if s > 10) for r in rows]
+    unlike = sum(rows[0][s]["loss"] != rows[2][s]["loss"] for s in rows[0])
+    print(f"  {ms[0]:.2f} and {ms[1]:.2f} ms a step, without the option {ms[2]:.2f}; there {unlike} of 40 losses are other ones")
+    for s in range(1, 41):
+        a, b = ([r[s]["loss"], r[s]["grad_norm"]] for r in rows[:2])
+        require(a == b, f"step {s}: {a} and {b}")
+
+
 def write_tokens_once(run):
     path = run.path("big.bin")
     if not os.path.exists(path):
@@ -414,8 +487,13 @@ def two_gpus(run, cases):
     cases.run("rank 1 dies, 2 GPUs", dies, run, 1)
     cases.run("rank 0 dies, 2 GPUs", dies, run, 0)
     cases.run("deterministic runs are alike, 2 GPUs", steady, run)
+    cases.run("deterministic runs are alike, fp16, 2 GPUs", steady, run, "tiny-fp16-accumulate")
+    cases.run("fp16: overflows change the scale alone, 2 GPUs", overflows, run)
+    cases.run("fp16: overflows without a graph, 2 GPUs", overflows, run, "--no-graph")
+    cases.run("fp16: resume while the scale moves, 2 GPUs", fp16_resumes, run)
     for name in BIG:
         cases.run(f"{name}: trains, memory as planned, 2 GPUs", big, run, name)
+    cases.run("1b-compiled: deterministic runs are alike, 2 GPUs", big_steady, run)
     cases.run("1b-compiled: profile, 2 GPUs", big_profile, run)
 
 

@@ -445,11 +445,12 @@ static const FgRtBucket buckets[] = {
     {"y", FG_RT_BF16, 1, 70016, 3, 1, 0, 0, 0, 0, 0, 0},
 };
 
-static FgRtProgram update_program(double clip)
+static FgRtProgram update_program(double clip, int scales_loss)
 {
     FgRtProgram program = {};
     program.ranks = 2;
     program.clip = clip;
+    program.scales_loss = scales_loss;
     program.params = params;
     program.n_params = 4;
     program.buckets = buckets;
@@ -517,6 +518,48 @@ static void test_clip(Rig &r)
         }
 }
 
+/* The end of a step with a scaled loss: updates, overflows of either sum, growth, a fixed scale. */
+static void test_scale(Rig &r)
+{
+    enum { PLAIN, GROWS, OVERFLOWS, STANDS_ONE, LOSS_OVERFLOWS, FIXED, LEAST, N };
+    const uint64_t f64 = FG_RT_F64, f32 = FG_RT_F32;
+    for (double clip : {0.0, 1e-3})
+        for (int kind = 0; kind < N; kind++) {
+            r.begin();
+            bool over = kind == OVERFLOWS || kind == STANDS_ONE || kind == FIXED || kind == LEAST;
+            uint64_t norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+            for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                r.set(norm, FG_RT_I64, i, i == 10 ? 98765 : i == 9 ? 4321 : 0);
+            if (over)
+                r.set(norm, FG_RT_I64, FG_RT_NORM_LIMBS - 1, 3);
+            uint64_t scalars = r.positive(f32, FG_RT_SCALARS);
+            r.set(scalars, f32, FG_RT_S_BETA1, 0.9);
+            r.set(scalars, f32, FG_RT_S_BETA2, 0.95);
+            r.set(scalars, f32, FG_RT_S_WINDOW, kind == FIXED ? 0 : 5);
+            r.set(scalars, f32, FG_RT_S_HYSTERESIS, 2);
+            uint64_t scaler = r.room(f64, FG_RT_SCALER);
+            for (uint64_t i = 0; i < FG_RT_SCALER; i++)
+                r.set(scaler, f64, i, 0);
+            r.set(scaler, f64, FG_RT_L_SCALE, kind == LEAST ? 1 : 65536);
+            r.set(scaler, f64, FG_RT_L_GOOD, kind == GROWS ? 4 : 2);
+            r.set(scaler, f64, FG_RT_L_LEFT, kind == STANDS_ONE ? 2 : 1);
+            r.set(scaler, f64, FG_RT_L_UPDATES, 7);
+            r.set(scaler, f64, FG_RT_L_POWER1, 0.478);
+            r.set(scaler, f64, FG_RT_L_POWER2, 0.698);
+            uint64_t loss = r.values(f64, {kind == LOSS_OVERFLOWS ? INFINITY : 310000.5});
+            r.changes(scalars, f32, FG_RT_SCALARS, SAME);
+            r.changes(scaler, f64, FG_RT_SCALER, SAME);
+            r.changes(loss, f64, 1, SAME);
+            CHECK(r, label("scale_step", f32, {(uint64_t)kind}), scale_step, norm, scalars, scaler,
+                  loss, clip);
+        }
+    r.begin();
+    uint64_t scaler = r.positive(f64, FG_RT_SCALER), scalars = r.positive(f32, FG_RT_SCALARS);
+    r.set(scaler, f64, FG_RT_L_SCALE, 65536);
+    r.changes(scalars, f32, FG_RT_SCALARS, SAME);
+    CHECK(r, label("loss_scale", f32, {}), loss_scale, scaler, scalars);
+}
+
 static void test_adamw(Rig &r)
 {
     for (uint64_t grad_dt : FLOATS)
@@ -559,12 +602,15 @@ static void test_adamw(Rig &r)
 static void test_update(Rig &r)
 {
     for (uint32_t rank = 0; rank < 2; rank++) {
-        r.adopt(update_program(rank == 0 ? 1.0 : 0.0), rank);
+        r.adopt(update_program(rank == 0 ? 1.0 : 0.0, 0), rank);
         test_buffers(r);
         test_norm(r);
         test_clip(r);
         test_adamw(r);
     }
+    r.adopt(update_program(0, 1), 0);
+    test_scale(r);
+    test_adamw(r);
 }
 
 int main()

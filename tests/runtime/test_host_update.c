@@ -180,6 +180,87 @@ static void clip_factor(int *failures)
     }
 }
 
+/* A step with a scaled loss: the sum of squares is (4096 * 5)^2, the scale 4096. */
+static void scaled_step(double window, double left, double scale, float worst, double loss,
+                        float *set, double *scaler, int *failures)
+{
+    Rig rig = open_bucket(1);
+    Array scalars = rig_values(&rig, FG_RT_F32, FG_RT_SCALARS, 1);
+    Array norm = rig_result(&rig, FG_RT_I64, FG_RT_NORM_LIMBS);
+    Array state = rig_values(&rig, FG_RT_F64, FG_RT_SCALER, 1);
+    Array sum = rig_values(&rig, FG_RT_F64, 1, 1);
+    const float grad[] = {3 * (float)scale, 4 * (float)scale, worst};
+    float *current = fg_rt_memory(rig.cx, scalars.at);
+    double *moving = fg_rt_memory(rig.cx, state.at), *total = fg_rt_memory(rig.cx, sum.at);
+    fg_exact_add_squares(fg_rt_memory(rig.cx, norm.at), grad, 3);
+    memset(current, 0, FG_RT_SCALARS * sizeof *current);
+    memset(moving, 0, FG_RT_SCALER * sizeof *moving);
+    current[FG_RT_S_SEED] = 0.125f;
+    current[FG_RT_S_BETA1] = 0.5f;
+    current[FG_RT_S_BETA2] = 0.75f;
+    current[FG_RT_S_VALID] = 1;
+    current[FG_RT_S_WINDOW] = (float)window;
+    current[FG_RT_S_HYSTERESIS] = 3;
+    moving[FG_RT_L_SCALE] = scale;
+    moving[FG_RT_L_GOOD] = 4;
+    moving[FG_RT_L_LEFT] = left;
+    moving[FG_RT_L_UPDATES] = 2;
+    moving[FG_RT_L_POWER1] = 0.25;
+    moving[FG_RT_L_POWER2] = 0.5625;
+    *total = loss * scale;
+    rig_begin(&rig);
+    fg_rt_loss_scale(rig.cx, 0, FG_REDUCE, state.at, scalars.at);
+    CHECK(current[FG_RT_S_SEED] == 0.125f * (float)scale);
+    fg_rt_scale_step(rig.cx, 0, FG_REDUCE, norm.at, scalars.at, state.at, sum.at, 1);
+    rig_check_ok(&rig, "scale_step", failures);
+    CHECK(*total == loss);
+    CHECK(moving[FG_RT_L_USED] == scale);
+    memcpy(set, current, FG_RT_SET * sizeof *set);
+    memcpy(scaler, moving, FG_RT_SCALER * sizeof *scaler);
+    rig_close(&rig);
+}
+
+static void scale_of_an_update(int *failures)
+{
+    float set[FG_RT_SET];
+    double scaler[FG_RT_SCALER];
+    scaled_step(9, 1, 4096, 0, 2.5, set, scaler, failures);
+    CHECK(set[FG_RT_S_NORM] == 5 && set[FG_RT_S_VALID] == 1 && scaler[FG_RT_L_OVER] == 0);
+    CHECK(set[FG_RT_S_FACTOR] == (float)(1 / (5 + 1e-6)) / 4096);
+    CHECK(set[FG_RT_S_CORRECT1] == 0.875f && set[FG_RT_S_CORRECT2] == 0.578125f);
+    CHECK(scaler[FG_RT_L_UPDATES] == 3 && scaler[FG_RT_L_SKIPPED] == 0);
+    CHECK(scaler[FG_RT_L_POWER1] == 0.125 && scaler[FG_RT_L_POWER2] == 0.421875);
+    CHECK(scaler[FG_RT_L_GOOD] == 5 && scaler[FG_RT_L_SCALE] == 4096);
+    scaled_step(5, 1, 4096, 0, 2.5, set, scaler, failures);
+    CHECK(scaler[FG_RT_L_GOOD] == 0 && scaler[FG_RT_L_SCALE] == 8192);
+    CHECK(scaler[FG_RT_L_LEFT] == 3);
+    scaled_step(5, 1, 0x1p64, 0, 2.5, set, scaler, failures);
+    CHECK(scaler[FG_RT_L_SCALE] == 0x1p64);
+    scaled_step(0, 1, 4096, 0, 2.5, set, scaler, failures); /* fixed */
+    CHECK(scaler[FG_RT_L_GOOD] == 5 && scaler[FG_RT_L_SCALE] == 4096);
+}
+
+static void scale_of_an_overflow(int *failures)
+{
+    static const struct {
+        double window, left, scale, next, next_left, loss;
+        float worst;
+    } cases[] = {{9, 1, 4096, 2048, 1, 2.5, INFINITY}, {9, 1, 4096, 2048, 1, 2.5, NAN},
+                 {9, 1, 4096, 2048, 1, INFINITY, 0},   {9, 2, 4096, 4096, 1, 2.5, -INFINITY},
+                 {9, 1, 1, 1, 1, 2.5, INFINITY},       {0, 1, 4096, 4096, 1, 2.5, INFINITY}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float set[FG_RT_SET];
+        double scaler[FG_RT_SCALER];
+        scaled_step(cases[i].window, cases[i].left, cases[i].scale, cases[i].worst, cases[i].loss,
+                    set, scaler, failures);
+        CHECK(set[FG_RT_S_VALID] == 0 && scaler[FG_RT_L_OVER] == 1);
+        CHECK(scaler[FG_RT_L_UPDATES] == 2 && scaler[FG_RT_L_SKIPPED] == 1);
+        CHECK(scaler[FG_RT_L_POWER1] == 0.25 && scaler[FG_RT_L_GOOD] == 0);
+        CHECK(scaler[FG_RT_L_SCALE] == cases[i].next);
+        CHECK(scaler[FG_RT_L_LEFT] == cases[i].next_left);
+    }
+}
+
 static void set_scalars(Rig *rig, const Array *scalars, uint64_t set, double valid)
 {
     const float values[FG_RT_SET] = {
@@ -252,4 +333,5 @@ UNIT_MAIN({"norm_does_not_depend_on_order", norm_does_not_depend_on_order},
           {"norm_is_exact", norm_is_exact},
           {"norm_of_what_is_not_finite", norm_of_what_is_not_finite}, {"grad_buffer", grad_buffer},
           {"norm_add", norm_add}, {"clip_factor", clip_factor}, {"adamw", adamw},
-          {"wrong_bucket", wrong_bucket})
+          {"scale_of_an_update", scale_of_an_update},
+          {"scale_of_an_overflow", scale_of_an_overflow}, {"wrong_bucket", wrong_bucket})

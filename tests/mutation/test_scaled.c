@@ -1,0 +1,93 @@
+/* Faults in what scales a loss and decides about an update: the calls dropped, made twice, moved to
+ * the other end of their function, and the numbers of the program about them. All are refused
+ * without the plan. */
+#include "../unit/unit.h"
+
+#include "program.h"
+
+static const Variant scaled = {"examples/mlp.json",
+                               FG_SCHEDULE_COMPILED,
+                               2,
+                               FG_F16,
+                               0,
+                               2,
+                               FG_RECOMPUTE_NONE,
+                               "mlp, fp16, 2 micro-steps",
+                               NULL,
+                               0,
+                               FG_VOCAB_GATHERED};
+
+static bool refused(const Program *program, const char *text)
+{
+    FgArena *scratch = fg_arena_new();
+    Verdict alone = program_verdict(scratch, text, strlen(text), NULL);
+    Verdict with = program_verdict(scratch, text, strlen(text), program->plan);
+    bool both = !alone.ok && !with.ok;
+    fg_arena_free(scratch);
+    return both;
+}
+
+/* The call's one line in the text. */
+static const char *call_at(const Program *program, const char *entry, int *out_length)
+{
+    char call[64];
+    snprintf(call, sizeof call, "    fg_rt_%s(", entry);
+    const char *at = strstr(program->text, call);
+    *out_length = at ? (int)(strchr(at, '\n') + 1 - at) : 0;
+    return at;
+}
+
+static void calls_are_refused(const Program *program, FgArena *arena, int *failures)
+{
+    static const char *const entries[] = {"loss_scale", "scale_step"};
+    for (int i = 0; i < 2; i++) {
+        int length;
+        const char *at = call_at(program, entries[i], &length);
+        CHECK(at != NULL);
+        if (!at)
+            return;
+        int before = (int)(at - program->text);
+        CHECK(
+            refused(program, fg_arena_printf(arena, "%.*s%s", before, program->text, at + length)));
+        CHECK(refused(program,
+                      fg_arena_printf(arena, "%.*s%.*s%s", before, program->text, length, at, at)));
+    }
+}
+
+/* The text with a field's value changed. */
+static const char *with(FgArena *arena, const Program *program, const char *from, const char *to,
+                        int *failures)
+{
+    const char *at = strstr(program->text, from);
+    CHECK(at != NULL);
+    return at ? fg_arena_printf(arena, "%.*s%s%s", (int)(at - program->text), program->text, to,
+                                at + strlen(from))
+              : program->text;
+}
+
+static void every_fault_is_refused(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    Program program;
+    bool made = program_make(arena, &scaled, &program);
+    CHECK(made);
+    if (made) {
+        Verdict right = program_verdict(arena, program.text, strlen(program.text), program.plan);
+        CHECK(right.ok);
+        calls_are_refused(&program, arena, failures);
+        CHECK(refused(&program,
+                      with(arena, &program, ".scales_loss = 1", ".scales_loss = 0", failures)));
+        CHECK(refused(&program, with(arena, &program, ".precision = \"fp16\"",
+                                     ".precision = \"bf16\"", failures)));
+        CHECK(refused(&program, with(arena, &program, ".scaler = ", ".scaler = 16 + ", failures)));
+        for (uint32_t v = 0; v < program.plan->values.len; v++)
+            if (program.plan->values.data[v].role == FG_ROLE_SCALER)
+                program.plan->values.data[v].offset += 16;
+        right = program_verdict(arena, program.text, strlen(program.text), program.plan);
+        CHECK(strstr(right.said, "its loss scaler does not lie where the plan puts it"));
+        CHECK(refused(&program, with(arena, &program, "    .flush = body_flush,\n", "", failures)));
+    }
+    fg_arena_free(arena);
+}
+
+UNIT_MAIN({"every_fault_is_refused", every_fault_is_refused})

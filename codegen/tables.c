@@ -369,6 +369,11 @@ static void put_settings(FgEmit *emit, FgBuf *out)
     put_field_offset(out, "scalars", fg_value_address(m, find_state(m, FG_ROLE_SCALARS, 0)));
     put_field_offset(out, "loss", fg_value_address(m, find_state(m, FG_ROLE_LOSS, 0)));
     put_field_offset(out, "norm", fg_value_address(m, find_state(m, FG_ROLE_NORM, 0)));
+    uint32_t scaler = find_state(m, FG_ROLE_SCALER, 0);
+    if (scaler != FG_NO_ID) {
+        fg_buf_puts(out, "    .scales_loss = 1,\n");
+        put_field_offset(out, "scaler", fg_value_address(m, scaler));
+    }
     put_field_double(out, "predicted_step_us", emit->info->step_us);
 }
 

@@ -124,6 +124,7 @@ typedef enum FgRole {
     FG_ROLE_SCALARS,    /* per-step scalars; layout in runtime/fg_rt.h */
     FG_ROLE_NORM,       /* exact accumulator of the squared gradient norm: int64 limbs */
     FG_ROLE_LOSS,       /* sum of local losses of the step, f64 */
+    FG_ROLE_SCALER,     /* loss scale, what moves it, AdamW's step; layout in runtime/fg_rt.h */
     FG_ROLE_WORKSPACE
 } FgRole;
 
@@ -205,8 +206,22 @@ typedef struct FgNumerics {
     int64_t accumulate; /* micro-steps a step, >= 1 */
     FgLookup lookup;    /* set by `bucket`, from the graph and the number of ranks */
     FgVocab vocab;      /* the form of every embedding and head that allows it */
-    int64_t chunk; /* sharded: tokens of each rank that travel at a time; 0: `vocab` decides */
+    int64_t chunk;      /* sharded: tokens of each rank that travel at a time; 0: `vocab` decides */
 } FgNumerics;
+
+/* The range of f16 is small: gradients are those of the loss times a scale, and an update is
+ * skipped where one of them is not finite. */
+static inline bool fg_scales_loss(const FgNumerics *numerics)
+{
+    return numerics->compute == FG_F16;
+}
+
+/* The update takes what is known of the whole gradient only, a clipping factor or that all of it is
+ * finite: it is the next step that begins with it. */
+static inline bool fg_update_waits(const FgNumerics *numerics)
+{
+    return numerics->clip > 0 || fg_scales_loss(numerics);
+}
 
 /* ---- plan: every scheduling lever ---- */
 /* What backward computes again instead of finding it in memory. */
@@ -350,7 +365,7 @@ void fg_node_set_float(FgModule *module, FgNode *node, const char *attr, double 
 void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const int64_t *values,
                       uint32_t n);
 void fg_node_set_word(FgModule *module, FgNode *node, const char *attr,
-                      const char *word); /* WORD and TEXT */
+                      const char *word);                          /* WORD and TEXT */
 const FgAttr *fg_node_attr(const FgNode *node, const char *attr); /* a missing name is our bug */
 /* Infers result types, makes the results ("hint", "hint_1", ...), appends the node to the order.
  * Returns the first result's id, or FG_NO_ID after an error in the diagnostics (bad shapes) or for

@@ -183,8 +183,8 @@ const char *fg_mem_class_name(FgMemClass mem)
 
 const char *fg_role_name(FgRole role)
 {
-    static const char *const names[] = {"none",       "shard",    "master",   "moment1", "moment2",
-                                        "grad_shard", "gathered", "input",    "table",   "scalars",
-                                        "norm",       "loss",     "workspace"};
+    static const char *const names[] = {"none",       "shard",    "master", "moment1",  "moment2",
+                                        "grad_shard", "gathered", "input",  "table",    "scalars",
+                                        "norm",       "loss",     "scaler", "workspace"};
     return names[role];
 }

@@ -120,6 +120,8 @@ static void add_module_states(Cx *cx)
     fg_add_state(m, "loss_sum", fg_type(m, FG_F64, 0, NULL), FG_ROLE_LOSS, 0, FG_MEM_CONSTANTS);
     if (cx->any_gradient)
         fg_add_state(m, "norm", flat(m, FG_I64, FG_NORM_LIMBS), FG_ROLE_NORM, 0, FG_MEM_CONSTANTS);
+    if (cx->any_gradient && fg_scales_loss(&m->numerics))
+        fg_add_state(m, "scaler", flat(m, FG_F64, FG_SCALER), FG_ROLE_SCALER, 0, FG_MEM_CONSTANTS);
     fg_add_state(m, "workspace", flat(m, FG_F32, cx->machine->workspace_bytes / 4),
                  FG_ROLE_WORKSPACE, 0, FG_MEM_WORKSPACE);
 }

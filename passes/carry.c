@@ -123,5 +123,5 @@ bool fg_search_carry(FgSearch *s, FgEvaluation *best)
     const FgNumerics *numerics = &s->graph->numerics;
     if (numerics->accumulate > 1 && !keep(s, best))
         return false;
-    return numerics->clip > 0 || run_round(s, best);
+    return fg_update_waits(numerics) || run_round(s, best);
 }

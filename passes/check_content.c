@@ -174,7 +174,8 @@ static bool host_writes(const FgCheckWalk *walk, const FgTraceBuffer *value, boo
         return start && value->index < walk->trace->buckets.len &&
                walk->trace->buckets.data[value->index].master == FG_NO_ID;
     return start && (value->role == FG_ROLE_MASTER || value->role == FG_ROLE_MOMENT1 ||
-                     value->role == FG_ROLE_MOMENT2 || value->role == FG_ROLE_SCALARS);
+                     value->role == FG_ROLE_MOMENT2 || value->role == FG_ROLE_SCALARS ||
+                     value->role == FG_ROLE_SCALER);
 }
 
 static void host(FgCheckWalk *walk, bool start)

@@ -146,7 +146,7 @@ typedef struct FgCheckWalk {
     uint32_t micro_steps;  /* that this walk gives a period */
     bool start;            /* init and prologue run */
     bool valid;            /* the pending update is not skipped */
-    bool norm_begun, norm_reduced, clipped, loss_begun, loss_reduced; /* in this period */
+    bool norm_begun, norm_reduced, clipped, loss_begun, loss_reduced, scaled; /* in this period */
 } FgCheckWalk;
 
 /* Runs init, prologue, two periods, flush and another period, and demands that every read finds

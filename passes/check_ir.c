@@ -119,6 +119,8 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_norm_add, FG_TRACE_NORM_ADD},
                  {FG_OP_all_reduce, FG_TRACE_ALL_REDUCE},
                  {FG_OP_clip_factor, FG_TRACE_CLIP_FACTOR},
+                 {FG_OP_loss_scale, FG_TRACE_LOSS_SCALE},
+                 {FG_OP_scale_step, FG_TRACE_SCALE_STEP},
                  {FG_OP_adamw, FG_TRACE_ADAMW},
                  {FG_OP_adamw_part, FG_TRACE_ADAMW_PART},
                  {FG_OP_stash, FG_TRACE_STASH},
@@ -139,7 +141,8 @@ static bool updates(const FgNode *node)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
     return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
-           node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor;
+           node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor ||
+           node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
 }
 
 /* The result that may take the memory of operand `i`, or FG_NO_ID. */
@@ -244,13 +247,23 @@ static void add_buckets(Cx *cx)
     }
 }
 
+static bool trains(const FgModule *module)
+{
+    for (uint32_t i = 0; i < module->buckets.len; i++)
+        if (module->buckets.data[i].trainable)
+            return true;
+    return false;
+}
+
 void fg_trace_module(FgArena *arena, const FgModule *sched, FgTrace *out)
 {
     Cx cx = {.arena = arena, .module = sched, .out = out};
+    bool scales = sched->numerics.compute == FG_F16 && trains(sched);
     *out = (FgTrace){.diags = sched->diags,
                      .ranks = sched->ranks,
                      .accumulate = sched->numerics.accumulate,
-                     .clips = sched->numerics.clip > 0.0,
+                     .clips = sched->numerics.clip > 0.0 || scales,
+                     .scales = scales,
                      .state_bytes = sched->state_bytes,
                      .arena_bytes = sched->arena_bytes,
                      .host_state_bytes = sched->host_state_bytes,

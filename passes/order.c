@@ -48,7 +48,9 @@ static FgStream stream_of(FgOp op)
     case FG_OP_return_rows:
     case FG_OP_lookup_dw:
     case FG_OP_all_reduce:
+    case FG_OP_loss_scale: /* out of compute's way; its first reader is the loss */
     case FG_OP_clip_factor:
+    case FG_OP_scale_step:
         return FG_STREAM_REDUCE;
     case FG_OP_norm_add: /* bound by memory, while the link goes on with the next reduction */
     case FG_OP_adamw:

@@ -181,8 +181,11 @@ static bool check_carried(const FgModule *m, uint32_t index)
         wrong = "keeps a bucket over micro-steps that is gathered again";
     else if (g->round && !first)
         wrong = "runs round the period before a later use than the first";
-    else if (g->round && m->numerics.clip > 0)
-        wrong = "runs round the period, but with clipping the update comes after the cut";
+    else if (g->round && fg_update_waits(&m->numerics))
+        wrong =
+            m->numerics.clip > 0
+                ? "runs round the period, but with clipping the update comes after the cut"
+                : "runs round the period, but with a scaled loss the update comes after the cut";
     else if (g->round && m->numerics.accumulate > 1 && !g->keep)
         wrong = "runs round the period, but is not kept over the micro-steps";
     if (wrong)

@@ -24,6 +24,8 @@ typedef enum FgTraceKind {
     FG_TRACE_NORM_ADD,
     FG_TRACE_ALL_REDUCE,
     FG_TRACE_CLIP_FACTOR,
+    FG_TRACE_LOSS_SCALE,
+    FG_TRACE_SCALE_STEP,
     FG_TRACE_ADAMW,
     FG_TRACE_ADAMW_PART,
     FG_TRACE_STASH,
@@ -99,7 +101,8 @@ typedef struct FgTrace {
     FgDiags *diags; /* where violations are reported */
     uint32_t ranks;
     int64_t accumulate;
-    bool clips;
+    bool clips;   /* updates wait for a factor of the whole gradient */
+    bool scales;  /* the loss is scaled */
     bool emitted; /* read back from a program: no wait may be implied by others, no result unread */
     uint64_t state_bytes, arena_bytes;
     uint64_t host_state_bytes, host_arena_bytes;

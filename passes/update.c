@@ -4,7 +4,8 @@
  * loss is added up and summed over ranks; the exact norm follows each reduction. Without clipping
  * AdamW follows right after and frees the gradient. With clipping the step begins with the update
  * of the step before (`pending`; the period is cut between norm and update) and @flush is that
- * update alone. With accumulation the body is emitted three times: @first overwrites loss and
+ * update alone. So it is where the loss is scaled: the update waits until all gradients are known
+ * to be finite. With accumulation the body is emitted three times: @first overwrites loss and
  * gradient shards, @middle adds, @last adds, takes norms and updates; the runtime runs @middle as
  * often as needed, so the program does not grow with the number of micro-steps.
  *
@@ -29,6 +30,7 @@ typedef struct Cx {
     uint32_t *map; /* value of the base -> value of this body */
     uint32_t n_map;
     uint32_t scalars, loss_sum, norm;
+    uint32_t scaler; /* FG_NO_ID: the loss is not scaled */
     bool clone, norm_begun;
     uint32_t *parts; /* bucket -> parts of its gradient that this micro-step has still to add */
 } Cx;
@@ -162,7 +164,7 @@ static void emit_norm_and_update(Cx *cx, uint32_t bucket)
     fg_node_set_int(m, node, "accumulate", cx->norm_begun);
     fg_node_finish_into(&build, node, &cx->norm, 1);
     cx->norm_begun = true;
-    if (!(m->numerics.clip > 0))
+    if (!fg_update_waits(&m->numerics))
         emit_adamw(cx, bucket, false);
 }
 
@@ -181,17 +183,35 @@ static void emit_all_reduce(Cx *cx, uint32_t state, const char *name)
     fg_node_finish_into(&build, node, &state, 1);
 }
 
-static void emit_step_end(Cx *cx)
+static void emit_loss_scale(Cx *cx)
+{
+    FgBuilder build = builder(cx, "loss scale", FG_PHASE_FORWARD);
+    FgNode *node = fg_node_new(&build, FG_OP_loss_scale, &cx->scaler, 1);
+    fg_node_finish_into(&build, node, &cx->scalars, 1);
+}
+
+/* What the norm of the whole gradient comes to, into the scalars; of a scaled loss this takes the
+ * sum of all losses too. */
+static void emit_factor(Cx *cx)
 {
     FgModule *m = cx->m;
-    if (cx->norm_begun) {
+    bool scales = cx->scaler != FG_NO_ID;
+    FgBuilder build = builder(cx, scales ? "loss scale" : "gradient norm", FG_PHASE_UPDATE);
+    FgNode *node = fg_node_new(&build, scales ? FG_OP_scale_step : FG_OP_clip_factor, &cx->norm, 1);
+    uint32_t results[] = {cx->scalars, cx->scaler, cx->loss_sum};
+    fg_node_set_float(m, node, "clip", m->numerics.clip);
+    fg_node_finish_into(&build, node, results, scales ? 3 : 1);
+}
+
+static void emit_step_end(Cx *cx)
+{
+    if (cx->norm_begun)
         emit_all_reduce(cx, cx->norm, "gradient norm");
-        FgBuilder build = builder(cx, "gradient norm", FG_PHASE_UPDATE);
-        FgNode *node = fg_node_new(&build, FG_OP_clip_factor, &cx->norm, 1);
-        fg_node_set_float(m, node, "clip", m->numerics.clip);
-        fg_node_finish_into(&build, node, &cx->scalars, 1);
-    }
+    if (cx->norm_begun && cx->scaler == FG_NO_ID)
+        emit_factor(cx);
     emit_all_reduce(cx, cx->loss_sum, "loss");
+    if (cx->norm_begun && cx->scaler != FG_NO_ID)
+        emit_factor(cx);
 }
 
 /* ---- bodies ---- */
@@ -281,7 +301,9 @@ static void emit_body(Cx *cx, const Body *body)
     for (uint32_t b = 0; b < m->buckets.len; b++)
         cx->parts[b] = (m->buckets.data[b].writes > 0) + m->buckets.data[b].lookups;
     memset(cx->map, 0xff, cx->n_map * sizeof *cx->map);
-    if (body->first && m->numerics.clip > 0)
+    if (body->first && cx->scaler != FG_NO_ID)
+        emit_loss_scale(cx);
+    if (body->first && fg_update_waits(&m->numerics))
         emit_pending_updates(cx);
     uint32_t loss = m->loss;
     for (uint32_t i = 0; i < cx->base.len; i++) {
@@ -337,6 +359,7 @@ FgPassResult fg_pass_update(FgPassCx *pass)
     cx.scalars = state_of(m, FG_ROLE_SCALARS);
     cx.loss_sum = state_of(m, FG_ROLE_LOSS);
     cx.norm = state_of(m, FG_ROLE_NORM);
+    cx.scaler = state_of(m, FG_ROLE_SCALER);
     cx.parts = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     hoist_constants(&cx, &old);
     cast_masters(&cx);
@@ -348,7 +371,7 @@ FgPassResult fg_pass_update(FgPassCx *pass)
     emit_round_gathers(&cx);
     if (cx.order.len > 0)
         fg_add_func(m, "prologue")->order = cx.order;
-    if (m->numerics.clip > 0) {
+    if (m->numerics.clip > 0 || cx.scaler != FG_NO_ID) {
         cx.order = (FgIdVec){0};
         emit_pending_updates(&cx);
         fg_add_func(m, "flush")->order = cx.order;

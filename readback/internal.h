@@ -128,6 +128,7 @@ typedef struct FgRbOperand {
 typedef struct FgRbTables {
     uint64_t fingerprint, ranks, accumulate;
     double clip;
+    bool scales; /* the loss */
     uint64_t state_bytes, arena_bytes, reserved_bytes, memory_bytes;
     uint64_t host_state_bytes, host_arena_bytes, host_memory_bytes;
     uint64_t n_events;

@@ -135,6 +135,11 @@ static void compare_accumulators(Cx *cx)
         if (whole(&cx->source->program, 0, rows[i].field) !=
             address(cx->plan, state_of(cx->plan, rows[i].role, 0)))
             DIFFER(cx, "its %s do not lie where the plan puts them", rows[i].field);
+    uint32_t scaler = state_of(cx->plan, FG_ROLE_SCALER, 0);
+    if (cx->tables->scales != (scaler != FG_NO_ID) ||
+        (cx->tables->scales &&
+         whole(&cx->source->program, 0, "scaler") != address(cx->plan, scaler)))
+        DIFFER(cx, "its loss scaler does not lie where the plan puts it");
 }
 
 bool fg_rb_compare_tables(FgArena *arena, const FgRbSource *source, const FgRbTables *tables,

@@ -90,6 +90,7 @@ static void read_settings(Cx *cx)
     out->ranks = setting(cx, "ranks");
     out->accumulate = setting(cx, "accumulate");
     out->clip = clip->f;
+    out->scales = setting(cx, "scales_loss") != 0;
     out->state_bytes = setting(cx, "state_bytes");
     out->arena_bytes = setting(cx, "arena_bytes");
     out->reserved_bytes = setting(cx, "reserved_bytes");
@@ -422,6 +423,14 @@ static void read_accumulators(Cx *cx)
         else if (rows[i].role != FG_ROLE_NORM)
             FAIL(cx, cx->source->program.loc, "%s have no place", rows[i].name);
     }
+    bool trains = setting(cx, "norm") != FG_RB_NONE;
+    if (cx->out->scales !=
+        (trains && !strcmp(text(cx, &cx->source->program, 0, "precision"), "fp16")))
+        FAIL(cx, cx->source->program.loc,
+             "the loss is scaled where a program trains in fp16, only");
+    if (cx->out->scales)
+        add_state(cx, cx->source->program.loc, "the loss scaler", FG_ROLE_SCALER, 0,
+                  setting(cx, "scaler"), 128, 16);
 }
 
 bool fg_rb_tables(const FgRbSource *source, FgRbTables *out)

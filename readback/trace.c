@@ -99,7 +99,8 @@ static void find_bodies(Cx *cx)
     add_body(cx, "first", steps > 1 ? "first" : "step", true);
     add_body(cx, "middle", "middle", steps > 2);
     add_body(cx, "last", "last", steps > 1);
-    add_body(cx, "flush", "flush", cx->tables->clip > 0 && trains(cx->tables));
+    add_body(cx, "flush", "flush",
+             (cx->tables->clip > 0 || cx->tables->scales) && trains(cx->tables));
     for (uint32_t i = 0; i < cx->source->funcs.len; i++)
         if (!cx->source->funcs.data[i].inlined && !is_body(cx, &cx->source->funcs.data[i]))
             FAIL(cx, cx->source->funcs.data[i].loc, "%s is never called",
@@ -227,6 +228,8 @@ static FgTraceKind kind_of(const char *entry)
                  {"norm_add", FG_TRACE_NORM_ADD},
                  {"all_reduce", FG_TRACE_ALL_REDUCE},
                  {"clip_factor", FG_TRACE_CLIP_FACTOR},
+                 {"loss_scale", FG_TRACE_LOSS_SCALE},
+                 {"scale_step", FG_TRACE_SCALE_STEP},
                  {"adamw", FG_TRACE_ADAMW},
                  {"adamw_part", FG_TRACE_ADAMW_PART},
                  {"stash", FG_TRACE_STASH},
@@ -411,7 +414,8 @@ static void check_clip(Cx *cx, const FgRbCall *call, FgTraceKind kind)
 {
     int clip = fg_rb_param(call->entry, "clip");
     uint64_t set = fg_rb_arg(call, "set", 0);
-    if (kind == FG_TRACE_CLIP_FACTOR && clip >= 0 && call->args[clip].f != cx->tables->clip)
+    bool factor = kind == FG_TRACE_CLIP_FACTOR || kind == FG_TRACE_SCALE_STEP;
+    if (factor && clip >= 0 && call->args[clip].f != cx->tables->clip)
         FAIL(cx, call->loc, "it clips to another limit than the program states");
     if ((kind == FG_TRACE_ADAMW || kind == FG_TRACE_ADAMW_PART) && set > 1)
         FAIL(cx, call->loc, "there is no set %llu of scalars", (unsigned long long)set);
@@ -605,7 +609,8 @@ bool fg_rb_trace(FgArena *arena, const FgRbSource *source, const FgRbTables *tab
     *out = (FgTrace){.diags = source->diags,
                      .ranks = (uint32_t)tables->ranks,
                      .accumulate = (int64_t)tables->accumulate,
-                     .clips = tables->clip > 0,
+                     .clips = tables->clip > 0 || tables->scales,
+                     .scales = tables->scales,
                      .emitted = true,
                      .state_bytes = tables->state_bytes,
                      .arena_bytes = tables->arena_bytes,

@@ -43,7 +43,8 @@ typedef struct FgRtStatus {
 /* What a step came to. */
 typedef struct FgRtResult {
     double loss;
-    double norm; /* of the gradient before clipping; 0 when nothing trains */
+    double norm;                 /* of the gradient before clipping; 0 when nothing trains */
+    double scaler[FG_RT_SCALER]; /* as the step left it; 0 where the loss is not scaled */
 } FgRtResult;
 
 /* Results that may be asked for and not taken yet: a driver may be this many steps ahead. */

@@ -80,8 +80,11 @@ typedef enum FgRtScalar {
     FG_RT_S_CORRECT2, /* 1 - beta2^t */
     FG_RT_S_NORM,     /* global gradient norm before clipping; written by clip_factor */
     FG_RT_S_FACTOR,   /* min(1, clip / (norm + 1e-6)), or 1; written by clip_factor */
-    FG_RT_S_VALID,    /* 0: the pending update is skipped (first step, after a flush or a resume) */
-    FG_RT_SET = 16    /* slots of a set */
+    FG_RT_S_VALID,    /* 0: the pending update is skipped (first step, after a flush or a resume; an
+                         overflow: written by scale_step) */
+    FG_RT_S_WINDOW, /* steps without overflow after which the loss scale doubles; 0: it is fixed */
+    FG_RT_S_HYSTERESIS, /* overflows before the scale is halved; 1: at once */
+    FG_RT_SET = 16      /* slots of a set */
 } FgRtScalar;
 #define FG_RT_CURRENT 0
 #define FG_RT_PENDING 1
@@ -89,6 +92,21 @@ typedef enum FgRtScalar {
 /* Limbs (int64, 32 significant bits each) of the exact accumulator of squared gradients; the value
  * is sum limb[i] * 2^(32 i - 320). */
 #define FG_RT_NORM_LIMBS 24
+
+/* The loss scale of a program that computes in f16 and what moves it, an array of double in device
+ * memory. The driver writes it before init; scale_step alone changes it. */
+typedef enum FgRtScaler {
+    FG_RT_L_SCALE,   /* of the next step: a power of two */
+    FG_RT_L_GOOD,    /* steps without overflow since the scale last changed, or was to be halved */
+    FG_RT_L_LEFT,    /* overflows up to and with the one that halves the scale */
+    FG_RT_L_UPDATES, /* steps that were not skipped: AdamW's step */
+    FG_RT_L_SKIPPED, /* steps that were */
+    FG_RT_L_POWER1,  /* beta1^updates, beta2^updates: multiplied up one by one */
+    FG_RT_L_POWER2,
+    FG_RT_L_USED, /* scale of the last step */
+    FG_RT_L_OVER, /* 1: the last step was skipped */
+    FG_RT_SCALER = 16
+} FgRtScaler;
 
 typedef enum FgRtInit { FG_RT_NORMAL, FG_RT_UNIFORM, FG_RT_CONSTANT } FgRtInit;
 
@@ -181,6 +199,10 @@ typedef struct FgRtProgram {
     const FgRtCustom *customs;
     const FgRtOperand *operands; /* of all calls of custom functions */
     uint32_t n_customs, n_operands;
+    /* The program computes in f16 and trains: its loss is scaled, `scaler` is where FgRtScaler
+     * lies, and updates wait for the next step as with clipping. */
+    int scales_loss;
+    uint64_t scaler;
 } FgRtProgram;
 
 /* What the emitted file defines. */

@@ -48,6 +48,7 @@ typedef struct FgCudaStage {
 typedef struct FgCudaAnswer {
     double loss;
     float norm;
+    double scaler[FG_RT_SCALER];
     int error; /* node + 1 of a bad token or label */
 } FgCudaAnswer;
 

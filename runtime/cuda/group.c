@@ -280,6 +280,12 @@ void fg_rt_ask_result(FgRtCx *cx)
                       cudaMemcpyAsync(&answer->norm, norm, sizeof answer->norm,
                                       cudaMemcpyDeviceToHost, stream),
                       "a result");
+    memset(answer->scaler, 0, sizeof answer->scaler);
+    if (program->scales_loss)
+        fg_cuda_check(cx,
+                      cudaMemcpyAsync(answer->scaler, cx->memory + program->scaler,
+                                      sizeof answer->scaler, cudaMemcpyDeviceToHost, stream),
+                      "a result");
     fg_cuda_check(cx,
                   cudaMemcpyAsync(&answer->error, cx->device_error, sizeof answer->error,
                                   cudaMemcpyDeviceToHost, stream),
@@ -297,7 +303,8 @@ int fg_rt_take_result(FgRtCx *cx, FgRtResult *out_result)
     if (fg_cuda_failed(cx) || !fg_cuda_wait_for(cx, group->answered[slot]))
         return 0;
     const FgCudaAnswer *answer = &group->answers[slot];
-    *out_result = (FgRtResult){answer->loss, (double)answer->norm};
+    *out_result = (FgRtResult){.loss = answer->loss, .norm = (double)answer->norm};
+    memcpy(out_result->scaler, answer->scaler, sizeof out_result->scaler);
     if (answer->error) {
         uint32_t node = (uint32_t)answer->error - 1;
         fg_cuda_fail_at(cx, node,

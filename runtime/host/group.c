@@ -100,6 +100,9 @@ void fg_rt_ask_result(FgRtCx *cx)
         norm = ((const float *)fg_at(cx, program->scalars))[FG_RT_S_NORM];
     memcpy(&result->loss, fg_at(cx, program->loss), sizeof result->loss);
     result->norm = (double)norm;
+    memset(result->scaler, 0, sizeof result->scaler);
+    if (program->scales_loss)
+        memcpy(result->scaler, fg_at(cx, program->scaler), sizeof result->scaler);
 }
 
 int fg_rt_take_result(FgRtCx *cx, FgRtResult *out_result)

@@ -9,6 +9,7 @@
 #include "runtime/host/elements.h"
 #include "runtime/host/exact.h"
 #include "runtime/host/kernels.h"
+#include "runtime/loss_scale.h"
 
 /* The n-th parameter of a bucket, as elements [begin, end) of this rank's slice; empty when it lies
  * elsewhere. */
@@ -81,6 +82,20 @@ void fg_host_clip_factor(FgRtCx *cx, uint64_t norm, uint64_t scalars, double cli
     current[FG_RT_S_FACTOR] = (float)(factor > 1.0 ? 1.0 : factor);
 }
 
+void fg_host_loss_scale(FgRtCx *cx, uint64_t scaler, uint64_t scalars)
+{
+    float *current = (float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET;
+    current[FG_RT_S_SEED] *= (float)((const double *)fg_at(cx, scaler))[FG_RT_L_SCALE];
+}
+
+void fg_host_scale_step(FgRtCx *cx, uint64_t norm, uint64_t scalars, uint64_t scaler, uint64_t loss,
+                        double clip)
+{
+    fg_scale_step(sqrt(fg_exact_value(fg_at(cx, norm))), clip,
+                  (float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET, fg_at(cx, scaler),
+                  fg_at(cx, loss));
+}
+
 /* The bucket whose owned slice has elements first .. first + elements. */
 static const FgRtBucket *find_part(FgRtCx *cx, uint64_t index, uint64_t first, uint64_t elements)
 {
@@ -101,7 +116,7 @@ typedef struct AdamW {
 static AdamW adamw_scalars(const FgRtCx *cx, const float *set)
 {
     return (AdamW){
-        .factor = cx->program->clip > 0 ? set[FG_RT_S_FACTOR] : 1.0f,
+        .factor = cx->program->clip > 0 || cx->program->scales_loss ? set[FG_RT_S_FACTOR] : 1.0f,
         .beta1 = set[FG_RT_S_BETA1],
         .rest1 = 1.0f - set[FG_RT_S_BETA1],
         .beta2 = set[FG_RT_S_BETA2],

@@ -2,6 +2,7 @@
  * complete, is shelf.c's matter. */
 #include "runtime/trainer/checkpoint.h"
 
+#include "runtime/loss_scale.h"
 #include "runtime/trainer/shelf.h"
 #include "runtime/trainer/weights.h"
 
@@ -53,6 +54,23 @@ static bool write_files(const FgStore *store, FgWorld *world, const char *folder
     return ok;
 }
 
+/* Only what a run with a scaled loss has; false: out of memory. */
+static bool pack_scale(json_t *manifest, const FgProgress *progress)
+{
+    bool ok = manifest != NULL;
+    if (ok && (progress->skipped || progress->loss_scale > 0))
+        ok = json_object_set_new(manifest, "skipped",
+                                 json_integer((json_int_t)progress->skipped)) == 0;
+    if (!ok || !(progress->loss_scale > 0))
+        return ok;
+    json_t *scale = json_pack("{s:f, s:I, s:I}", "loss_scale", progress->loss_scale, "good_steps",
+                              (json_int_t)progress->good_steps, "overflows_left",
+                              (json_int_t)progress->overflows_left);
+    ok = scale && json_object_update(manifest, scale) == 0;
+    json_decref(scale);
+    return ok;
+}
+
 static bool write_manifest(const FgStore *store, const char *folder, const FgProgress *progress,
                            FgFail *fail)
 {
@@ -67,9 +85,10 @@ static bool write_manifest(const FgStore *store, const char *folder, const FgPro
                   "masters", (int)fg_store_has_masters(store), "precision", program->precision,
                   "ranks", (int)program->ranks, "fingerprint", print);
     FILE *stream = fg_file_fault(fail, FG_FAULT_WRITE) ? NULL : fopen(path, "w");
-    bool ok = manifest && stream && json_dumpf(manifest, stream, JSON_INDENT(2)) == 0 &&
-              fputc('\n', stream) != EOF && !fg_file_fault(fail, FG_FAULT_WRITE) &&
-              fflush(stream) == 0 && fsync(fileno(stream)) == 0;
+    bool ok = pack_scale(manifest, progress) && stream &&
+              json_dumpf(manifest, stream, JSON_INDENT(2)) == 0 && fputc('\n', stream) != EOF &&
+              !fg_file_fault(fail, FG_FAULT_WRITE) && fflush(stream) == 0 &&
+              fsync(fileno(stream)) == 0;
     if (!ok)
         fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
     if (stream && (fclose(stream) != 0 || fg_file_fault(fail, FG_FAULT_WRITE)) && ok)
@@ -115,6 +134,24 @@ static bool read_count(json_t *manifest, const char *path, const char *key, uint
     return true;
 }
 
+/* What is not there is 0. */
+static bool read_scale(json_t *manifest, const char *path, FgProgress *out, FgFail *fail)
+{
+    json_t *scale = json_object_get(manifest, "loss_scale");
+    if (json_object_get(manifest, "skipped") &&
+        !read_count(manifest, path, "skipped", &out->skipped, fail))
+        return false;
+    if (out->skipped > out->step)
+        return fg_fail(fail, "%s: more steps were skipped than done", path);
+    if (!scale)
+        return true;
+    out->loss_scale = json_number_value(scale);
+    if (!fg_scale_allowed(out->loss_scale))
+        return fg_fail(fail, "%s: 'loss_scale' is not a power of two from 1 to 2^64", path);
+    return read_count(manifest, path, "good_steps", &out->good_steps, fail) &&
+           read_count(manifest, path, "overflows_left", &out->overflows_left, fail);
+}
+
 static bool read_manifest(const char *folder, FgProgress *out, bool *out_masters, FgFail *fail)
 {
     json_error_t error;
@@ -142,6 +179,7 @@ static bool read_manifest(const char *folder, FgProgress *out, bool *out_masters
         ok = read_count(manifest, path, "step_rows", &out->step_rows, fail);
     if (ok && json_object_get(manifest, "ranks"))
         ok = read_count(manifest, path, "ranks", &out->ranks, fail);
+    ok = ok && read_scale(manifest, path, out, fail);
     *out_masters = json_is_true(json_object_get(manifest, "masters"));
     json_decref(manifest);
     free(path);

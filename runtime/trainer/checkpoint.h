@@ -13,12 +13,15 @@
 #include "runtime/trainer/publish.h"
 
 typedef struct FgProgress {
-    uint64_t step;      /* steps done; AdamW's t of the last one */
+    uint64_t step;      /* steps done; AdamW's t of the last one, less those skipped */
     uint64_t position;  /* tokens: where the next micro-batch starts */
     uint64_t rows;      /* rows trained on */
     uint64_t seed;      /* of the initialisation */
     uint64_t step_rows; /* rows of a step, micro-steps and ranks together; loaded: 0 when unknown */
     uint64_t ranks;     /* that the checkpoint's run had; set by loading, 0 when unknown */
+    uint64_t skipped;   /* of the steps done, those without an update: their gradients overflowed */
+    double loss_scale;  /* of the next step; 0: the loss is not scaled, or that was not told */
+    uint64_t good_steps, overflows_left; /* FgScale */
 } FgProgress;
 
 /* By all processes alike, into a folder that rank 0's holds open (fg_shelf_open). *out_path (owned

@@ -32,13 +32,15 @@ static uint64_t scalar(const FgLoop *loop, uint32_t set, uint32_t slot)
     return loop->program->scalars + (set * FG_RT_SET + slot) * sizeof(float);
 }
 
-/* What is current becomes pending, the clip factor with it, which only the device knows. */
+/* What is current becomes pending, and with it what only the device knows: the clip factor, and
+ * whether a step with a scaled loss is to be skipped. */
 static void shift_scalars(const FgLoop *loop, FgRtCx *cx, bool valid)
 {
-    float flag = valid ? 1 : 0;
+    float none = 0;
     fg_rt_copy(cx, scalar(loop, FG_RT_PENDING, 0), scalar(loop, FG_RT_CURRENT, 0),
                FG_RT_SET * sizeof(float));
-    fg_rt_write(cx, scalar(loop, FG_RT_PENDING, FG_RT_S_VALID), &flag, sizeof flag);
+    if (!valid)
+        fg_rt_write(cx, scalar(loop, FG_RT_PENDING, FG_RT_S_VALID), &none, sizeof none);
 }
 
 static void write_scalars(const FgLoop *loop, FgRtCx *cx)
@@ -57,6 +59,8 @@ static void write_scalars(const FgLoop *loop, FgRtCx *cx)
         rates->uncorrected ? 1.0f : (float)(1 - pow(rates->beta2, (double)rates->t));
     current[FG_RT_S_FACTOR] = 1;
     current[FG_RT_S_VALID] = 1;
+    current[FG_RT_S_WINDOW] = (float)rates->window;
+    current[FG_RT_S_HYSTERESIS] = (float)rates->hysteresis;
     fg_rt_write(cx, scalar(loop, FG_RT_CURRENT, 0), current, sizeof current);
 }
 
@@ -112,6 +116,39 @@ void fg_loop_close(FgLoop *loop)
     if (loop->group)
         fg_rt_group_free(loop->group);
     *loop = (FgLoop){0};
+}
+
+/* beta^updates as the devices make it. */
+static double power(double beta, uint64_t updates)
+{
+    double power = 1;
+    for (uint64_t i = 0; i < updates && power > 0; i++)
+        power *= (double)(float)beta;
+    return power;
+}
+
+void fg_loop_set_scale(FgLoop *loop, const FgScale *scale, double beta1, double beta2)
+{
+    const double scaler[FG_RT_SCALER] = {[FG_RT_L_SCALE] = scale->scale,
+                                         [FG_RT_L_GOOD] = (double)scale->good,
+                                         [FG_RT_L_LEFT] = (double)scale->left,
+                                         [FG_RT_L_UPDATES] = (double)scale->updates,
+                                         [FG_RT_L_SKIPPED] = (double)scale->skipped,
+                                         [FG_RT_L_POWER1] = power(beta1, scale->updates),
+                                         [FG_RT_L_POWER2] = power(beta2, scale->updates)};
+    for (uint32_t i = 0; i < loop->n; i++)
+        fg_rt_write(rank_cx(loop, loop->first + i), loop->program->scaler, scaler, sizeof scaler);
+}
+
+FgScale fg_loop_get_scale(FgLoop *loop)
+{
+    double scaler[FG_RT_SCALER];
+    fg_rt_read(rank_cx(loop, loop->first), loop->program->scaler, scaler, sizeof scaler);
+    return (FgScale){.scale = scaler[FG_RT_L_SCALE],
+                     .good = (uint64_t)scaler[FG_RT_L_GOOD],
+                     .left = (uint64_t)scaler[FG_RT_L_LEFT],
+                     .updates = (uint64_t)scaler[FG_RT_L_UPDATES],
+                     .skipped = (uint64_t)scaler[FG_RT_L_SKIPPED]};
 }
 
 bool fg_loop_start(FgLoop *loop, FgFail *fail)

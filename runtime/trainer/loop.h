@@ -17,7 +17,17 @@ typedef struct FgRates { /* of one step */
     double lr, beta1, beta2, eps, weight_decay;
     uint64_t t;       /* AdamW's step, from 1 */
     bool uncorrected; /* no bias correction: moments are the gradients themselves with beta1 0 */
+    uint64_t window, hysteresis; /* of the loss scale; window 0: it is fixed */
 } FgRates;
+
+/* Where a run stands with the scale of its loss. */
+typedef struct FgScale {
+    double scale;     /* of the next step */
+    uint64_t good;    /* steps since an overflow, or since the scale grew */
+    uint64_t left;    /* overflows up to the one that halves the scale */
+    uint64_t updates; /* steps that were not skipped */
+    uint64_t skipped; /* steps that were */
+} FgScale;
 
 typedef struct FgLoop {
     const FgRtProgram *program;
@@ -36,6 +46,9 @@ typedef struct FgLoop {
 bool fg_loop_open(FgLoop *out_loop, const FgRtProgram *program, FgWorld *world,
                   const FgRtOptions *options, FgFail *fail);
 void fg_loop_close(FgLoop *loop);
+/* Before the first step, for programs that scale their loss; the betas are those of all steps. */
+void fg_loop_set_scale(FgLoop *loop, const FgScale *scale, double beta1, double beta2);
+FgScale fg_loop_get_scale(FgLoop *loop); /* after the last step that was given */
 /* Once, after the weights are in place. */
 bool fg_loop_start(FgLoop *loop, FgFail *fail);
 /* Gives one step over the feed's current micro-batches to the ranks. */

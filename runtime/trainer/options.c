@@ -2,6 +2,8 @@
  * `--name=value`. */
 #include "runtime/trainer/options.h"
 
+#include "runtime/loss_scale.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +18,8 @@ typedef struct Row {
 } Row;
 
 #define FIELD(name) offsetof(FgOptions, name)
+
+enum { MOST_WINDOW = 1 << 24 }; /* whole numbers that a float holds */
 
 static const Row ROWS[] = {
     {HEADING, "Input", NULL, NULL, 0},
@@ -40,6 +44,15 @@ static const Row ROWS[] = {
     {REAL, "--eps", "X", "AdamW (default 1e-8)", FIELD(eps)},
     {REAL, "--weight-decay", "X", "AdamW, on the parameters marked at compile time (default 0.1)",
      FIELD(weight_decay)},
+    {HEADING, "Loss scale (fp16 programs)", NULL, NULL, 0},
+    {TEXT, "--loss-scale", "X", "dynamic (default), or a power of two that stays",
+     FIELD(loss_scale)},
+    {REAL, "--loss-scale-init", "X", "where a dynamic scale begins (default 65536)",
+     FIELD(first_scale)},
+    {COUNT, "--loss-scale-window", "N",
+     "steps without overflow after which it doubles (default 2000)", FIELD(scale_window)},
+    {COUNT, "--loss-scale-hysteresis", "N", "overflows before it is halved (default 1: at once)",
+     FIELD(scale_hysteresis)},
     {HEADING, "Weights", NULL, NULL, 0},
     {TEXT, "--weights", "FILE", "safetensors file to start from (default: initialise)",
      FIELD(weights)},
@@ -183,8 +196,36 @@ static bool take(FgOptions *options, int argc, char *const *argv, int *at, FgFai
     return set_value(options, row, argv[(*at)++], fail);
 }
 
-static bool consistent(const FgOptions *options, FgFail *fail)
+static bool scale_options(FgOptions *options, FgFail *fail)
 {
+    const char *word = options->loss_scale;
+    char *end;
+    options->fixed_scale = word && strcmp(word, "dynamic") != 0 ? strtod(word, &end) : 0;
+    if (word && strcmp(word, "dynamic") != 0 && (*end || !fg_scale_allowed(options->fixed_scale)))
+        return fg_fail(fail, "--loss-scale: '%s' is not dynamic or a power of two from 1 to 2^64",
+                       word);
+    if (options->first_scale != 0 && !fg_scale_allowed(options->first_scale))
+        return fg_fail(fail, "--loss-scale-init must be a power of two from 1 to 2^64");
+    bool tuned = options->first_scale != 0 || options->scale_window != FG_NOT_GIVEN ||
+                 options->scale_hysteresis != FG_NOT_GIVEN;
+    if (tuned && options->fixed_scale > 0)
+        return fg_fail(fail,
+                       "--loss-scale %s stays: --loss-scale-init, -window and -hysteresis are "
+                       "for a dynamic scale",
+                       word);
+    if (options->scale_window == 0 || options->scale_hysteresis == 0)
+        return fg_fail(fail, "--loss-scale-window and --loss-scale-hysteresis must be at least 1");
+    if ((options->scale_window != FG_NOT_GIVEN && options->scale_window > MOST_WINDOW) ||
+        (options->scale_hysteresis != FG_NOT_GIVEN && options->scale_hysteresis > MOST_WINDOW))
+        return fg_fail(fail, "--loss-scale-window and --loss-scale-hysteresis are at most %d",
+                       MOST_WINDOW);
+    return true;
+}
+
+static bool consistent(FgOptions *options, FgFail *fail)
+{
+    if (!scale_options(options, fail))
+        return false;
     if (!options->data == !options->inputs)
         return fg_fail(fail, options->data ? "--data and --inputs exclude each other"
                                            : "give --data FILE or --inputs FILE");
@@ -217,6 +258,8 @@ bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFai
                                .seed = 42,
                                .global_batch = FG_NOT_GIVEN,
                                .local_ranks = FG_NOT_GIVEN,
+                               .scale_window = FG_NOT_GIVEN,
+                               .scale_hysteresis = FG_NOT_GIVEN,
                                .join_s = 300,
                                .lr = 3e-4,
                                .beta1 = 0.9,
@@ -241,6 +284,13 @@ bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail
                        (unsigned long long)options->local_ranks, program->ranks,
                        (unsigned long long)options->local_ranks,
                        (unsigned long long)options->local_ranks);
+    if (!program->scales_loss &&
+        (options->loss_scale || options->first_scale != 0 ||
+         options->scale_window != FG_NOT_GIVEN || options->scale_hysteresis != FG_NOT_GIVEN))
+        return fg_fail(fail,
+                       "this program computes in %s and does not scale its loss; --loss-scale is "
+                       "for those compiled with --precision fp16",
+                       program->precision);
     if (options->global_batch == FG_NOT_GIVEN)
         return true;
     if (options->global_batch == 0 || options->global_batch > rows)

@@ -17,11 +17,15 @@ typedef struct FgOptions {
     const char *rendezvous;                   /* HOST:PORT, or NULL */
     const char *attention;                    /* "library" or "builtin" */
     const char *gemm_cache;                   /* or NULL */
+    const char *loss_scale;                   /* "dynamic", or a number; NULL: not given, dynamic */
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
     uint64_t print_every;                     /* steps from one printed line to the next */
     uint64_t global_batch; /* or FG_NOT_GIVEN: as many rows as the ranks take, or as --inputs has */
     uint64_t local_ranks;  /* or FG_NOT_GIVEN */
     uint64_t join_s;       /* seconds that ranks wait for each other at start */
+    double fixed_scale;    /* 0: dynamic */
+    double first_scale;    /* or 0: not given */
+    uint64_t scale_window, scale_hysteresis; /* or FG_NOT_GIVEN */
     double lr, min_lr, beta1, beta2, eps, weight_decay;
     FgLrShape lr_schedule;
     bool checked, poison, no_graph, deterministic, help, version;

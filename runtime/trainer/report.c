@@ -170,14 +170,19 @@ static double plain(double x)
 
 static void print_step(FgReport *report, const FgStepRecord *record)
 {
+    bool stays = !report->live || record->skipped;
     char *tokens = count_words((uint64_t)(record->tokens_per_second + 0.5));
+    char *scale = record->loss_scale > 0 ? fg_text("   scale %.0f%s", record->loss_scale,
+                                                   record->skipped ? ", overflow: skipped" : "")
+                                         : fg_text("%s", "");
     fprintf(report->stream,
-            "%sstep %llu/%llu   loss %.6f   grad norm %.4f   lr %.3e   %.1f ms   %s tokens/s%s",
+            "%sstep %llu/%llu   loss %.6f   grad norm %.4f   lr %.3e%s   %.1f ms   %s tokens/s%s",
             report->live ? "\r" : "", (unsigned long long)record->step,
             (unsigned long long)report->steps, plain(record->loss), plain(record->grad_norm),
-            record->learning_rate, record->ms, tokens, report->live ? "\033[K" : "\n");
+            record->learning_rate, scale, record->ms, tokens, stays ? "\n" : "\033[K");
     fflush(report->stream);
-    report->line_open = report->live;
+    report->line_open = !stays;
+    free(scale);
     free(tokens);
 }
 
@@ -193,6 +198,11 @@ bool fg_report_step(FgReport *report, const FgStepRecord *record, FgFail *fail)
                   number(record->loss), "grad_norm", number(record->grad_norm), "learning_rate",
                   number(record->learning_rate), "ms", number(record->ms), "tokens_per_second",
                   number(record->tokens_per_second));
+    if (object && record->loss_scale > 0) {
+        json_object_set_new(object, "loss_scale", json_real(record->loss_scale));
+        json_object_set_new(object, "skipped", json_boolean(record->skipped));
+        json_object_set_new(object, "skipped_steps", json_integer((json_int_t)record->all_skipped));
+    }
     return append(report, object, fail);
 }
 

@@ -23,6 +23,9 @@ typedef struct FgReport {
 typedef struct FgStepRecord {
     uint64_t step; /* from 1 */
     double loss, grad_norm, learning_rate, ms, tokens_per_second;
+    double loss_scale; /* 0: none */
+    bool skipped;      /* no update: something was not finite */
+    uint64_t all_skipped;
 } FgStepRecord;
 
 bool fg_report_open(FgReport *out_report, FILE *stream, const FgOptions *options, FgFail *fail);

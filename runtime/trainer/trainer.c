@@ -40,8 +40,9 @@ typedef struct Run {
     uint64_t saved_step;       /* of the newest checkpoint of this run; UINT64_MAX: none */
     double busy_ms;            /* of all steps of this run but the first */
     sigset_t stop_signals, old_signals;
-    bool signalled; /* a signal was taken */
-    int stopped_by; /* a signal, or 0 */
+    uint64_t skipped_in_a_row; /* steps */
+    bool signalled;            /* a signal was taken */
+    int stopped_by;            /* a signal, or 0 */
 } Run;
 
 static double now_ms(void)
@@ -151,6 +152,30 @@ static bool place_weights(Run *run, FgFail *fail)
     return ok;
 }
 
+#define FIRST_SCALE 65536 /* as torch's GradScaler: 2^16, doubled after 2000 good steps */
+#define WINDOW 2000
+#define MOST_SKIPPED 32 /* in a row: then no scale helps */
+
+/* Where the loss scale begins: as the checkpoint left it, but for what an option fixes. */
+static void place_scale(Run *run)
+{
+    const FgOptions *options = &run->options;
+    const FgProgress *progress = &run->progress;
+    uint64_t hysteresis = options->scale_hysteresis == FG_NOT_GIVEN ? 1 : options->scale_hysteresis;
+    FgScale scale = {.scale = options->first_scale > 0 ? options->first_scale : FIRST_SCALE,
+                     .left = hysteresis,
+                     .updates = progress->step - progress->skipped,
+                     .skipped = progress->skipped};
+    if (progress->loss_scale > 0) {
+        scale.scale = progress->loss_scale;
+        scale.good = progress->good_steps;
+        scale.left = progress->overflows_left;
+    }
+    if (options->fixed_scale > 0)
+        scale.scale = options->fixed_scale;
+    fg_loop_set_scale(&run->loop, &scale, options->dump_grads ? 0 : options->beta1, options->beta2);
+}
+
 static bool open_run(Run *run, FgFail *fail)
 {
     FgOptions *options = &run->options;
@@ -173,7 +198,11 @@ static bool open_run(Run *run, FgFail *fail)
     const char *warning = fg_rt_group_warning(run->loop.group);
     if (*warning)
         fg_report_line(&run->report, "%s", warning);
-    return place_weights(run, fail) && fg_loop_start(&run->loop, fail) &&
+    if (!place_weights(run, fail))
+        return false;
+    if (run->program->scales_loss)
+        place_scale(run);
+    return fg_loop_start(&run->loop, fail) &&
            fg_report_run(&run->report, run->program, options, run->progress.step + 1, fail);
 }
 
@@ -189,7 +218,12 @@ static FgRates rates_of(const Run *run)
                      .beta2 = options->beta2,
                      .eps = options->eps,
                      .weight_decay = options->weight_decay,
-                     .t = run->progress.step + 1};
+                     .t = run->progress.step - run->progress.skipped + 1,
+                     .window = options->fixed_scale > 0                ? 0
+                               : options->scale_window == FG_NOT_GIVEN ? WINDOW
+                                                                       : options->scale_window,
+                     .hysteresis =
+                         options->scale_hysteresis == FG_NOT_GIVEN ? 1 : options->scale_hysteresis};
     if (options->dump_grads) {
         rates.beta1 = 0;
         rates.uncorrected = true;
@@ -197,8 +231,30 @@ static FgRates rates_of(const Run *run)
     return rates;
 }
 
-static bool finite_step(const FgStepRecord *record, FgFail *fail)
+/* A step that was skipped is no failure, unless no smaller scale is to come. */
+static bool skipped_step(Run *run, const FgStepRecord *record, FgFail *fail)
 {
+    bool least = record->loss_scale <= 1 && run->options.fixed_scale == 0;
+    if (run->options.dump_grads)
+        return fg_fail(fail,
+                       "the gradients overflow at a loss scale of %.0f; give a smaller one: "
+                       "--loss-scale %.0f",
+                       record->loss_scale, record->loss_scale > 16 ? record->loss_scale / 16 : 1);
+    if (!least && ++run->skipped_in_a_row < MOST_SKIPPED)
+        return true;
+    return fg_fail(
+        fail,
+        "step %llu: loss or gradients are not finite at a loss scale of %.0f%s; a smaller "
+        "--lr or a longer --warmup may help, or bf16, whose range is that of f32",
+        (unsigned long long)record->step, record->loss_scale,
+        least ? ", and there is no smaller one" : ", as in the steps before it");
+}
+
+static bool finite_step(Run *run, const FgStepRecord *record, FgFail *fail)
+{
+    if (record->skipped)
+        return skipped_step(run, record, fail);
+    run->skipped_in_a_row = 0;
     if (isfinite(record->loss) && isfinite(record->grad_norm))
         return true;
     return fg_fail(
@@ -224,8 +280,11 @@ static bool take_result(Run *run, FgFail *fail)
                            .grad_norm = result.norm,
                            .learning_rate = given->lr,
                            .ms = ms,
-                           .tokens_per_second = given->tokens / (ms > 0 ? ms / 1e3 : 1e-9)};
-    return fg_report_step(&run->report, &record, fail) && finite_step(&record, fail);
+                           .tokens_per_second = given->tokens / (ms > 0 ? ms / 1e3 : 1e-9),
+                           .loss_scale = result.scaler[FG_RT_L_USED],
+                           .skipped = result.scaler[FG_RT_L_OVER] != 0,
+                           .all_skipped = (uint64_t)result.scaler[FG_RT_L_SKIPPED]};
+    return fg_report_step(&run->report, &record, fail) && finite_step(run, &record, fail);
 }
 
 /* Takes results until at most `left` are to come. */
@@ -237,13 +296,25 @@ static bool drain(Run *run, uint64_t left, FgFail *fail)
     return true;
 }
 
+static void note_scale(Run *run)
+{
+    FgScale scale = fg_loop_get_scale(&run->loop);
+    run->progress.loss_scale = scale.scale;
+    run->progress.good_steps = scale.good;
+    run->progress.overflows_left = scale.left;
+    run->progress.skipped = scale.skipped;
+}
+
 static bool save(Run *run, FgFail *fail)
 {
     char *path;
     if (run->saved_step == run->progress.step)
         return true;
-    if (!drain(run, 0, fail) || !fg_loop_flush(&run->loop, fail) ||
-        !fg_checkpoint_save(&run->loop.store, run->world, run->options.save, &run->progress, &path,
+    if (!drain(run, 0, fail) || !fg_loop_flush(&run->loop, fail))
+        return false;
+    if (run->program->scales_loss)
+        note_scale(run);
+    if (!fg_checkpoint_save(&run->loop.store, run->world, run->options.save, &run->progress, &path,
                             fail))
         return false;
     run->saved_step = run->progress.step;

@@ -1,8 +1,8 @@
 /* I5 by execution: random models run three steps under each schedule at the same rank count;
- * losses, norms, weights and moments must agree to the last bit, in f32 and bf16, with clipping and
- * accumulation. Every program runs in the runtime's checked mode once: waits, lifetimes and
- * declared effects hold while real numbers flow. The emitted C is built as a shared object that
- * this process loads. */
+ * losses, norms, weights and moments must agree to the last bit, in f32, bf16 and f16, with
+ * clipping and accumulation. Every program runs in the runtime's checked mode once: waits,
+ * lifetimes and declared effects hold while real numbers flow. The emitted C is built as a shared
+ * object that this process loads. */
 #include "../property/random_model.h"
 #include "../unit/unit.h"
 
@@ -139,7 +139,13 @@ static uint64_t hash_store(Setup *s, const FgStore *store, uint64_t hash)
 
 static bool steps(FgLoop *loop, FgFeed *feed, Outcome *out, FgFail *fail)
 {
-    FgRates rates = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0, false};
+    FgRates rates = {.lr = 1e-2,
+                     .beta1 = 0.9,
+                     .beta2 = 0.95,
+                     .eps = 1e-8,
+                     .weight_decay = 0.1,
+                     .window = 2,
+                     .hysteresis = 1};
     for (uint64_t t = 1; t <= STEPS; t++) {
         FgRtResult result;
         rates.t = t;
@@ -166,6 +172,9 @@ static Outcome run(Setup *s, const FgCompiled *compiled, const char *name, bool 
     if (out.ok) {
         fg_weights_init(&loop.store, 7);
         FgFeed feed = make_feed(s, program);
+        FgScale scale = {.scale = s->seed % 8 ? 1024 : 0x1p40, .left = 1};
+        if (program->scales_loss) /* that grows, or overflows in every step */
+            fg_loop_set_scale(&loop, &scale, 0.9, 0.95);
         out.ok = fg_loop_start(&loop, &fail) && steps(&loop, &feed, &out, &fail);
     }
     if (out.ok)
@@ -185,6 +194,8 @@ static Setup make_setup(uint64_t seed)
     s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
     if (random_below(&random, 2))
         s.numerics.compute = s.numerics.wire = FG_BF16;
+    if (seed % 4 == 0)
+        s.numerics.compute = s.numerics.wire = FG_F16;
     s.numerics.clip = random_below(&random, 2) ? 0.5 : 0;
     s.numerics.accumulate = 1 + random_below(&random, 4);
     s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
@@ -231,7 +242,7 @@ static void schedules_agree(int *failures)
 static void carry_some(FgModule *m, Random *random)
 {
     FgPlan *plan = m->plan;
-    bool micro_steps = m->numerics.accumulate > 1, rounds = !(m->numerics.clip > 0);
+    bool micro_steps = m->numerics.accumulate > 1, rounds = !fg_update_waits(&m->numerics);
     uint32_t n = 0;
     for (uint32_t i = 0, end; i < plan->gathers.len; i = end) {
         FgPlanGather g = plan->gathers.data[i];

@@ -33,7 +33,8 @@ FgExit fg_session_fail(FgSession *session, const char *message)
 /* The dtypes of --precision and --reduce-dtype, in the order of their choices. */
 static FgDtype dtype_of(const FgFlags *flags, FgFlagId id)
 {
-    return fg_flags_choice(flags, id) == 0 ? FG_F32 : FG_BF16;
+    static const FgDtype dtypes[] = {FG_F32, FG_BF16, FG_F16};
+    return dtypes[fg_flags_choice(flags, id)];
 }
 
 static FgNumerics numerics_of(const FgFlags *flags)
@@ -143,6 +144,9 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
     session->numerics = numerics_of(session->flags);
     if (session->flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
         return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
+    if (session->numerics.wire == FG_F16 && !fg_scales_loss(&session->numerics))
+        return fg_usage_error(flags->verb, "--reduce-dtype fp16 is for --precision fp16, where a "
+                                           "scale keeps gradients within its range");
     FgModelOptions options = model_options(session);
     session->graph = fg_model_load(arena, session->diags, session->source, &options);
     ok = ok && session->graph;

@@ -62,14 +62,18 @@ static uint64_t n_parameters(const FgModule *m, bool *out_tied)
     return n;
 }
 
+static const char *dtype_word(FgDtype dtype)
+{
+    return dtype == FG_F32 ? "fp32" : dtype == FG_F16 ? "fp16" : "bf16";
+}
+
 static const char *precision_text(FgArena *arena, const FgNumerics *n)
 {
-    const char *compute = n->compute == FG_F32 ? "fp32" : "bf16";
     FgBuf text;
     fg_buf_init(&text, arena);
-    fg_buf_puts(&text, compute);
+    fg_buf_puts(&text, dtype_word(n->compute));
     if (n->wire != n->compute)
-        fg_buf_printf(&text, ", gradients %s", n->wire == FG_F32 ? "fp32" : "bf16");
+        fg_buf_printf(&text, ", gradients %s", dtype_word(n->wire));
     if (n->accumulate > 1)
         fg_buf_printf(&text, ", %s micro-steps", fg_count_text(arena, (uint64_t)n->accumulate));
     if (n->clip > 0)

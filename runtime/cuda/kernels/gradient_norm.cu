@@ -1,4 +1,4 @@
-/* The exact norm of gradients, and clipping.
+/* The exact norm of gradients, clipping, and the end of a step whose loss is scaled.
  *
  * The norm is the fixed-point number of runtime/host/exact.c: every square is exact in it, and sums
  * of integers do not depend on their order, so that it may use atomics and still repeat. Most
@@ -11,6 +11,7 @@
  * costs a multiply-add of floats, a mask and a multiply-add of integers. Values of 32 bits
  * (LongWindow): mantissas are squared and shifted as integers. */
 #include "runtime/cuda/kernels/segments.cuh"
+#include "runtime/loss_scale.h"
 
 enum { THREADS = 256, LIMBS = FG_RT_NORM_LIMBS, FLAG = LIMBS - 1 };
 
@@ -375,5 +376,39 @@ void fg_cuda_clip_factor(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
     clip_kernel<<<1, 1, 0, stream>>>((const long long *)fg_cuda_at(cx, norm),
                                      (float *)fg_cuda_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET,
                                      clip);
+    fg_launched(cx);
+}
+
+/* ---- a scaled loss ---- */
+
+__global__ void loss_scale_kernel(const double *scaler, float *current)
+{
+    current[FG_RT_S_SEED] *= (float)scaler[FG_RT_L_SCALE];
+}
+
+void fg_cuda_loss_scale(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t scaler,
+                        uint64_t scalars)
+{
+    (void)node;
+    loss_scale_kernel<<<1, 1, 0, stream>>>((const double *)fg_cuda_at(cx, scaler),
+                                           (float *)fg_cuda_at(cx, scalars) +
+                                               FG_RT_CURRENT * FG_RT_SET);
+    fg_launched(cx);
+}
+
+__global__ void scale_step_kernel(const long long *norm, float *current, double *scaler,
+                                  double *loss, double clip)
+{
+    fg_scale_step(sqrt(exact_value(norm)), clip, current, scaler, loss);
+}
+
+void fg_cuda_scale_step(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t norm,
+                        uint64_t scalars, uint64_t scaler, uint64_t loss, double clip)
+{
+    (void)node;
+    scale_step_kernel<<<1, 1, 0, stream>>>(
+        (const long long *)fg_cuda_at(cx, norm),
+        (float *)fg_cuda_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET,
+        (double *)fg_cuda_at(cx, scaler), (double *)fg_cuda_at(cx, loss), clip);
     fg_launched(cx);
 }

@@ -42,10 +42,10 @@ typedef struct AdamW {
     float factor, beta1, rest1, beta2, rest2, rate, correct1, correct2, eps, keep;
 } AdamW;
 
-static __device__ AdamW adamw_scalars(const float *set, bool clipped)
+static __device__ AdamW adamw_scalars(const float *set, bool factored)
 {
     AdamW s;
-    s.factor = clipped ? set[FG_RT_S_FACTOR] : 1.0f;
+    s.factor = factored ? set[FG_RT_S_FACTOR] : 1.0f;
     s.beta1 = set[FG_RT_S_BETA1];
     s.rest1 = __fsub_rn(1.0f, s.beta1);
     s.beta2 = set[FG_RT_S_BETA2];
@@ -77,13 +77,13 @@ template <class G, class S> struct AdamWArrays {
 
 template <class G, class S>
 __global__ void __launch_bounds__(THREADS)
-    adamw_kernel(AdamWArrays<G, S> a, const float *set, bool clipped, FgCudaSpan pieces,
+    adamw_kernel(AdamWArrays<G, S> a, const float *set, bool factored, FgCudaSpan pieces,
                  uint64_t first, uint64_t elements, bool wide)
 {
     const int V = 4;
     if (set[FG_RT_S_VALID] == 0)
         return;
-    AdamW s = adamw_scalars(set, clipped);
+    AdamW s = adamw_scalars(set, factored);
     FgShare share = fg_block_share(elements, THREADS * V); /* of the part, then of the slice */
     share.begin += first;
     share.end += first;
@@ -152,8 +152,9 @@ static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t mast
         bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
                     fg_aligned(a.shard);
         unsigned blocks = fg_blocks(cx, elements, THREADS * 4, 32);
-        adamw_kernel<G, S><<<blocks, THREADS, 0, stream>>>(a, values, cx->program->clip > 0, pieces,
-                                                           first, elements, wide);
+        bool factored = cx->program->clip > 0 || cx->program->scales_loss;
+        adamw_kernel<G, S>
+            <<<blocks, THREADS, 0, stream>>>(a, values, factored, pieces, first, elements, wide);
     });
     fg_launched(cx);
 }

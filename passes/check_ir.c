@@ -151,7 +151,8 @@ static uint32_t inplace(const FgNode *node, uint32_t i)
     uint32_t flags = fg_op_info(node->op)->flags;
     bool taken = i == 0 || (i == 1 && (flags & FG_OPF_COMMUTATIVE));
     bool can = (flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce;
-    return taken && can && node->n_results ? node->results[0] : FG_NO_ID;
+    can = (taken && can) || i == fg_op_plus(node->op);
+    return can && node->n_results ? node->results[0] : FG_NO_ID;
 }
 
 /* A reduction may spoil the buffer that it reduces. */

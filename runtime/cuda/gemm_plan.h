@@ -21,7 +21,7 @@ enum {
     FG_GEMM_IN,
     FG_GEMM_OUT,
     FG_GEMM_BIAS,
-    FG_GEMM_ACCUMULATE,
+    FG_GEMM_ADDS,  /* a matrix is added: the result's old content, or another */
     FG_GEMM_ALIGN, /* least alignment of the operands, at most 256 bytes */
     FG_GEMM_WORKSPACE,
     FG_GEMM_FIELDS
@@ -33,7 +33,8 @@ typedef struct FgGemmKey {
 
 typedef struct FgGemmOperands {
     const void *a, *b, *bias;
-    void *c, *workspace;
+    const void *added; /* like the result, which it may be; read where the key says so */
+    void *result, *workspace;
 } FgGemmOperands;
 
 typedef struct FgGemmPlan {

@@ -289,11 +289,26 @@ static void test_norms(Rig &r)
                 x = r.normal(dt, n, 1, skew), w = r.normal(dt, cols);
                 uint64_t d = r.normal(dt, n), dx = r.result(dt, n);
                 r.scale = 1;
-                CHECK(r, label("rmsnorm_dx", dt, {rows, cols}), rmsnorm_dx, x, w, d, dx, rows, cols,
-                      dt, eps);
+                CHECK(r, label("rmsnorm_dx", dt, {rows, cols}), rmsnorm_dx, x, w, d, NONE, dx, rows,
+                      cols, dt, eps);
                 if (cols > 3)
-                    CHECK(r, label("layernorm_dx", dt, {rows, cols}), layernorm_dx, x, w, d, dx,
-                          rows, cols, dt, eps);
+                    CHECK(r, label("layernorm_dx", dt, {rows, cols}), layernorm_dx, x, w, d, NONE,
+                          dx, rows, cols, dt, eps);
+                for (uint64_t in_place : {0, 1}) {
+                    r.begin();
+                    x = r.normal(dt, n, 1, skew), w = r.normal(dt, cols), d = r.normal(dt, n);
+                    uint64_t plus = r.normal(dt, n, 1, skew), sum = plus;
+                    if (in_place)
+                        r.changes(plus, dt, n);
+                    else
+                        sum = r.result(dt, n);
+                    r.scale = 1;
+                    CHECK(r, label("rmsnorm_dx plus", dt, {rows, cols, in_place}), rmsnorm_dx, x, w,
+                          d, plus, sum, rows, cols, dt, eps);
+                    if (cols > 3)
+                        CHECK(r, label("layernorm_dx plus", dt, {rows, cols, in_place}),
+                              layernorm_dx, x, w, d, plus, sum, rows, cols, dt, eps);
+                }
                 for (uint64_t wire : {dt, (uint64_t)FG_RT_F32})
                     for (uint64_t accumulate : {0, 1}) {
                         r.begin();
@@ -340,6 +355,44 @@ static void test_rope(Rig &r)
 
 /* ---- products ---- */
 
+/* The operand `plus`: none, a matrix of its own, or the one that the result takes the place of. */
+enum Plus { ABSENT, APART, IN_PLACE };
+
+/* Places it and the result of `n` elements. */
+static uint64_t place_plus(Rig &r, Plus plus, uint64_t dt, uint64_t n, uint64_t *result)
+{
+    uint64_t at = plus == ABSENT ? NONE : r.normal(dt, n);
+    if (plus == IN_PLACE)
+        r.changes(at, dt, n);
+    *result = plus == IN_PLACE ? at : r.result(dt, n);
+    return at;
+}
+
+static void linear_case(Rig &r, uint64_t dt, const uint64_t shape[3], uint64_t layout, bool biased,
+                        Plus plus)
+{
+    uint64_t m = shape[0], n = shape[1], k = shape[2], y;
+    r.begin();
+    uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k), b = biased ? r.normal(dt, n) : NONE;
+    uint64_t more = place_plus(r, plus, dt, m * n, &y);
+    r.scale = sqrt((double)k);
+    r.added = (biased ? 4 : 0) + (plus == ABSENT ? 0 : 4);
+    CHECK(r, label("linear", dt, {m, n, k, layout, (uint64_t)biased, (uint64_t)plus}), linear, x, w,
+          b, more, y, m, n, k, layout, dt, r.ws, r.ws_bytes);
+}
+
+static void linear_dx_case(Rig &r, uint64_t dt, const uint64_t shape[3], uint64_t layout, Plus plus)
+{
+    uint64_t m = shape[0], n = shape[1], k = shape[2], dx;
+    r.begin();
+    uint64_t d = r.normal(dt, m * n), w = r.normal(dt, n * k);
+    uint64_t more = place_plus(r, plus, dt, m * k, &dx);
+    r.scale = sqrt((double)n);
+    r.added = plus == ABSENT ? 0 : 4;
+    CHECK(r, label("linear_dx", dt, {m, n, k, layout, (uint64_t)plus}), linear_dx, d, w, more, dx,
+          m, n, k, layout, dt, r.ws, r.ws_bytes);
+}
+
 static void test_linear(Rig &r)
 {
     static const uint64_t shapes[][3] = {{1, 1, 1},     {3, 5, 7},       {64, 64, 64},
@@ -348,27 +401,16 @@ static void test_linear(Rig &r)
         for (const auto &shape : shapes)
             for (uint64_t layout : {0, 1}) {
                 uint64_t m = shape[0], n = shape[1], k = shape[2];
-                for (int biased = 0; biased < 2; biased++) {
-                    r.begin();
-                    uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k);
-                    uint64_t b = biased ? r.normal(dt, n) : NONE, y = r.result(dt, m * n);
-                    r.scale = sqrt((double)k);
-                    r.added = biased ? 4 : 0;
-                    CHECK(r, label("linear", dt, {m, n, k, layout}), linear, x, w, b, y, m, n, k,
-                          layout, dt, r.ws, r.ws_bytes);
-                }
-                r.begin();
-                uint64_t d = r.normal(dt, m * n), w = r.normal(dt, n * k);
-                uint64_t dx = r.result(dt, m * k);
-                r.scale = sqrt((double)n);
-                CHECK(r, label("linear_dx", dt, {m, n, k, layout}), linear_dx, d, w, dx, m, n, k,
-                      layout, dt, r.ws, r.ws_bytes);
+                for (int biased = 0; biased < 2; biased++)
+                    for (int plus : {0, 1, 2})
+                        linear_case(r, dt, shape, layout, biased, (Plus)plus);
+                for (int plus : {0, 1, 2})
+                    linear_dx_case(r, dt, shape, layout, (Plus)plus);
                 for (uint64_t wire : FLOATS)
                     for (uint64_t accumulate : {0, 1}) {
                         r.begin();
                         uint64_t x = r.normal(dt, m * k);
-                        d = r.normal(dt, m * n);
-                        uint64_t dw = r.normal(wire, n * k);
+                        uint64_t d = r.normal(dt, m * n), dw = r.normal(wire, n * k);
                         r.changes(dw, wire, n * k);
                         r.scale = sqrt((double)m);
                         r.added = accumulate ? 4 : 0;
@@ -402,21 +444,22 @@ static void test_choice(Rig &r)
     uint64_t dt = FG_RT_BF16, m = 512, n = 512, k = 512;
     r.begin();
     uint64_t x = r.normal(dt, m * k), w = r.normal(dt, n * k), y = r.result(dt, m * n);
-    CHECK(r, "linear before measuring", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+    CHECK(r, "linear before measuring", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
     fg_cuda_gemm_free(r.cx.gemm);
     unsetenv("FG_GEMM_CACHE");
     r.cx.gemm = fg_cuda_gemm_new(&r.cx);
-    CHECK(r, "linear alone", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws, r.ws_bytes);
+    CHECK(r, "linear alone", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+          r.ws_bytes);
     remove(path);
     fg_cuda_gemm_tune(&r.cx, r.cx.streams[FG_COMPUTE]);
     fg_cuda_gemm_write(&r.cx, path);
-    CHECK(r, "linear as measured", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+    CHECK(r, "linear as measured", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
     fg_cuda_gemm_free(r.cx.gemm);
     setenv("FG_GEMM_CACHE", path, 1);
     r.cx.gemm = fg_cuda_gemm_new(&r.cx);
-    CHECK(r, "linear as the file says", linear, x, w, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
+    CHECK(r, "linear as the file says", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
     unsetenv("FG_GEMM_CACHE");
     FILE *file = fopen(path, "a");

@@ -227,6 +227,25 @@ REJECTS(not_in_place, plain,
         "its operand %x.8 and %y.11 share bytes, and it does not work in place",
         "%y.11 : f32[16, 16] at(4352)", "%y.11 : f32[16, 16] at(3328)")
 
+REJECTS(plus_is_a_factor, plain,
+        "its operand %x.8 and %y.11 share bytes, and it does not work in place",
+        "%y.11 : f32[16, 16] at(4352) = linear %x.8, %w.10",
+        "%y.11 : f32[16, 16] at(3328) = linear %x.8, %w.10, _, %x.8")
+
+/* A result that takes the place of what is added to it. */
+static void plus_in_place(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    FgProof proof;
+    const char *text = edited(
+        arena, plain, "view %W.9\n",
+        "view %W.9\n  #41 %r.41 : f32[16, 16] at(4352) = full {shape = [16, 16], value = 1.0}\n",
+        failures);
+    text = edited(arena, text, "linear %x.8, %w.10", "linear %x.8, %w.10, _, %r.41", failures);
+    CHECK(!verdict(arena, text, UINT64_MAX, &proof, failures));
+    fg_arena_free(arena);
+}
+
 /* ---- contents ---- */
 REJECTS(overwritten, plain, "it reads %x.8, but #3 linear wrote %y.11 into the same bytes",
         "%y.11 : f32[16, 16] at(4352)", "%y.11 : f32[16, 16] at(3344)")
@@ -383,7 +402,8 @@ UNIT_MAIN({"right", right}, {"over_budget", over_budget},
           {"wait_on_later", wait_on_later}, {"wait_on_nothing", wait_on_nothing},
           {"wait_on_own_stream", wait_on_own_stream}, {"wait_on_view", wait_on_view},
           {"communicator_on_two_streams", communicator_on_two_streams},
-          {"not_in_place", not_in_place}, {"overwritten", overwritten},
+          {"not_in_place", not_in_place}, {"plus_is_a_factor", plus_is_a_factor},
+          {"plus_in_place", plus_in_place}, {"overwritten", overwritten},
           {"read_before_made", read_before_made}, {"read_before_gather", read_before_gather},
           {"never_written", never_written}, {"used_after_release", used_after_release},
           {"memory_given_away", memory_given_away}, {"stale_weights", stale_weights},

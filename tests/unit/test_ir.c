@@ -158,7 +158,7 @@ static void reports_bad_nodes(int *failures)
     FgIdVec order = {0};
     FgBuilder b = {.module = m, .order = &order, .layer = -1, .origin = FG_NO_ID};
     CHECK_EQ_U64(fg_node_finish(&b, fg_node_new(&b, FG_OP_linear, &x, 1), "y"), FG_NO_ID);
-    CHECK(strstr(messages(&w), "'linear' takes the operands 'x w b?', 1 were given") != NULL);
+    CHECK(strstr(messages(&w), "'linear' takes the operands 'x w b? plus?', 1 were given") != NULL);
     CHECK_EQ_U64(fg_node_finish(&b, fg_node_new(&b, FG_OP_scale, &x, 1), "y"), FG_NO_ID);
     CHECK(strstr(messages(&w), "'scale' needs the attribute 'factor'") != NULL);
     const uint32_t missing[] = {x, FG_NO_ID};
@@ -201,7 +201,8 @@ static void op_table_is_whole(int *failures)
     }
     uint32_t min, max, results;
     fg_op_arity(FG_OP_linear, &min, &max, &results);
-    CHECK(min == 2 && max == 3 && results == 1);
+    CHECK(min == 2 && max == 4 && results == 1);
+    CHECK(fg_op_plus(FG_OP_linear) == 3 && fg_op_plus(FG_OP_add) == FG_NO_ID);
     fg_op_arity(FG_OP_adamw, &min, &max, &results);
     CHECK(min == 2 && max == 2 && results == 5);
     fg_op_arity(FG_OP_release, &min, &max, &results);
@@ -420,8 +421,8 @@ static void verifier_rejects_graph(int *failures)
     static const Bad cases[] = {
         {"f32[2, 3, 8] = linear", "f32[2, 3, 9] = linear",
          "#3 linear: %y.4 is f32[2, 3, 9], but the op makes f32[2, 3, 8]"},
-        {"linear %x.3, %w.0", "linear %w.0", "takes the operands 'x w b?', 1 are given"},
-        {"linear %x.3, %w.0", "linear %x.3, _", "operand 1 of 'x w b?' must be given"},
+        {"linear %x.3, %w.0", "linear %w.0", "takes the operands 'x w b? plus?', 1 are given"},
+        {"linear %x.3, %w.0", "linear %x.3, _", "operand 1 of 'x w b? plus?' must be given"},
         {", %lse.7 : f32[2, 3] =", " =", "makes the results 'loss lse', 1 are given"},
         {"embedding %tokens.1", "embedding %dw.9", "%dw.9 is used before it is made"},
         {"{param = 0}", "{param = 7}", "there is no parameter 7"},

@@ -2,6 +2,8 @@
  * `--name=value`. */
 #include "runtime/trainer/options.h"
 
+#include "runtime/driver.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -77,8 +79,13 @@ static const Row ROWS[] = {
     {TEXT, "--attention", "WORD", "library where it can (default), or builtin (cuda programs)",
      FIELD(attention)},
     {TEXT, "--gemm-cache", "FILE",
-     "algorithms of matrix products; measured and written when FILE is not there (cuda programs)",
+     "algorithms of matrix products; measured and written when FILE is not there (cuda programs; "
+     "default: PROGRAM.gemm, if it is there)",
      FIELD(gemm_cache)},
+    {FLAG, "--tune", NULL,
+     "measure algorithms of matrix products, write them as --gemm-cache says, and stop (cuda "
+     "programs)",
+     FIELD(tune)},
     {FLAG, "--deterministic", NULL, "only what repeats bit by bit (cuda programs)",
      FIELD(deterministic)},
     {FLAG, "--help", NULL, "this text", FIELD(help)},
@@ -185,7 +192,11 @@ static bool take(FgOptions *options, int argc, char *const *argv, int *at, FgFai
 
 static bool consistent(const FgOptions *options, FgFail *fail)
 {
-    if (!options->data == !options->inputs)
+    if (options->tune && (options->data || options->inputs || options->save || options->resume ||
+                          options->dump_grads || options->profile || options->log))
+        return fg_fail(fail, "--tune stops before the first step: it takes no data and writes "
+                             "nothing else");
+    if (!options->tune && !options->data == !options->inputs)
         return fg_fail(fail, options->data ? "--data and --inputs exclude each other"
                                            : "give --data FILE or --inputs FILE");
     if (options->beta1 >= 1 || options->beta2 >= 1)
@@ -241,6 +252,8 @@ bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail
                        (unsigned long long)options->local_ranks, program->ranks,
                        (unsigned long long)options->local_ranks,
                        (unsigned long long)options->local_ranks);
+    if (options->tune && !fg_rt_kind()->process_a_rank)
+        return fg_fail(fail, "--tune is for cuda programs: on the host there is nothing to choose");
     if (options->global_batch == FG_NOT_GIVEN)
         return true;
     if (options->global_batch == 0 || options->global_batch > rows)

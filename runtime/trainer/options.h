@@ -16,7 +16,7 @@ typedef struct FgOptions {
     const char *log, *dump_grads, *save, *resume, *profile;
     const char *rendezvous;                   /* HOST:PORT, or NULL */
     const char *attention;                    /* "library" or "builtin" */
-    const char *gemm_cache;                   /* or NULL */
+    const char *gemm_cache;                   /* or NULL: beside the program */
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
     uint64_t print_every;                     /* steps from one printed line to the next */
     uint64_t global_batch; /* or FG_NOT_GIVEN: as many rows as the ranks take, or as --inputs has */
@@ -24,7 +24,7 @@ typedef struct FgOptions {
     uint64_t join_s;       /* seconds that ranks wait for each other at start */
     double lr, min_lr, beta1, beta2, eps, weight_decay;
     FgLrShape lr_schedule;
-    bool checked, poison, no_graph, deterministic, help, version;
+    bool checked, poison, no_graph, deterministic, tune, help, version;
 } FgOptions;
 
 /* argv's strings are kept. False: a usage error. */

@@ -49,9 +49,6 @@ FgCudaGemm *fg_cuda_gemm_new(FgRtCx *cx)
         return NULL;
     }
     cx->gemm = gemm;
-    const char *path = getenv("FG_GEMM_CACHE");
-    if (path && *path)
-        fg_cuda_gemm_read(cx, path);
     return gemm;
 }
 
@@ -73,7 +70,7 @@ void fg_cuda_gemm_free(FgCudaGemm *gemm)
     for (size_t i = 0; i < gemm->n_plans; i++)
         plan_free(gemm->plans[i]);
     free(gemm->plans);
-    free(gemm->choices);
+    fg_gemm_file_free(&gemm->file);
     cublasLtDestroy(gemm->handle);
     free(gemm);
 }
@@ -194,28 +191,10 @@ int fg_cuda_gemm_candidates(FgRtCx *cx, const FgGemmPlan *plan,
 /* The choice of a file, else the library's first. */
 static bool choose(FgRtCx *cx, FgGemmPlan *plan)
 {
-    FgCudaGemm *gemm = cx->gemm;
-    for (size_t i = 0; i < gemm->n_choices; i++) {
-        const FgGemmChoice *choice = &gemm->choices[i];
-        if (memcmp(&choice->key, &plan->key, sizeof plan->key) != 0)
-            continue;
-        cublasLtMatmulHeuristicResult_t result;
-        cublasStatus_t status = cublasLtMatmulAlgoCheck(gemm->handle, plan->op, plan->a, plan->b,
-                                                        plan->c, plan->c, &choice->algo, &result);
-        if (status == CUBLAS_STATUS_SUCCESS &&
-            result.workspaceSize <= plan->key.field[FG_GEMM_WORKSPACE]) {
-            plan->algo = choice->algo;
-            plan->us = choice->us;
-            return true;
-        }
-        fg_cuda_raise(cx,
-                      "FG_GEMM_CACHE lists an algorithm that the library refuses (%s): remove the "
-                      "file or measure again",
-                      cublasLtGetStatusString(status));
-        return false;
-    }
+    if (fg_cuda_gemm_recall(cx, plan))
+        return true;
     cublasLtMatmulHeuristicResult_t result;
-    if (fg_cuda_gemm_candidates(cx, plan, &result, 1) == 0)
+    if (cx->fail.failed || fg_cuda_gemm_candidates(cx, plan, &result, 1) == 0)
         return false;
     plan->algo = result.algo;
     return true;

@@ -447,7 +447,6 @@ static void test_choice(Rig &r)
     CHECK(r, "linear before measuring", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
     fg_cuda_gemm_free(r.cx.gemm);
-    unsetenv("FG_GEMM_CACHE");
     r.cx.gemm = fg_cuda_gemm_new(&r.cx);
     CHECK(r, "linear alone", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
@@ -457,16 +456,19 @@ static void test_choice(Rig &r)
     CHECK(r, "linear as measured", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
     fg_cuda_gemm_free(r.cx.gemm);
-    setenv("FG_GEMM_CACHE", path, 1);
     r.cx.gemm = fg_cuda_gemm_new(&r.cx);
+    fg_cuda_gemm_read(&r.cx, path);
     CHECK(r, "linear as the file says", linear, x, w, NONE, NONE, y, m, n, k, (uint64_t)0, dt, r.ws,
           r.ws_bytes);
-    unsetenv("FG_GEMM_CACHE");
     FILE *file = fopen(path, "a");
     if (file) {
         fputs("gemm 1 2 3\n", file);
         fclose(file);
     }
+    fg_cuda_gemm_write(&r.cx, path);
+    r.count("a broken file of choices is not overwritten", r.cx.fail.failed != 0,
+            "nothing was raised");
+    r.cx.fail.failed = 0;
     fg_cuda_gemm_read(&r.cx, path);
     r.count("a broken file of choices", r.cx.fail.failed != 0, "nothing was raised");
     r.cx.fail.failed = 0;

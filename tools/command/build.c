@@ -74,6 +74,19 @@ const char *fg_runtime_include(FgArena *arena, const char **out_error)
     return runtime ? fg_arena_printf(arena, "%s/include", runtime) : NULL;
 }
 
+const char *fg_runtime_program(FgArena *arena, const char *name, const char **out_error)
+{
+    const char *runtime = find_runtime(arena, out_error);
+    const char *path = runtime ? fg_arena_printf(arena, "%s/%s", runtime, name) : NULL;
+    if (!path || access(path, X_OK) == 0)
+        return path;
+    *out_error = fg_arena_printf(arena,
+                                 "%s is not there: foregather was built where no nvcc was found; "
+                                 "install CUDA and configure again",
+                                 path);
+    return NULL;
+}
+
 static void push_words(FgArena *arena, FgStrVec *argv, const char *words)
 {
     for (;;) {

@@ -182,7 +182,8 @@ static const char *run_text(FgArena *arena, const Target *t, uint32_t ranks)
                            t->output, start);
 }
 
-FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
+FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out_program,
+                          uint32_t *out_ranks)
 {
     FgSession s;
     FgCompiled compiled = {0};
@@ -222,5 +223,14 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
                      target.kind == KIND_EXE && !target.cuda};
     fg_session_flush(&s);
     fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
+    *out_program = target.output;
+    *out_ranks = compiled.module->ranks;
     return FG_EXIT_OK;
+}
+
+FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
+{
+    const char *program;
+    uint32_t ranks;
+    return fg_compile_program(arena, flags, &program, &ranks);
 }

@@ -205,7 +205,8 @@ typedef struct FgNumerics {
     int64_t accumulate; /* micro-steps a step, >= 1 */
     FgLookup lookup;    /* set by `bucket`, from the graph and the number of ranks */
     FgVocab vocab;      /* the form of every embedding and head that allows it */
-    int64_t chunk; /* sharded: tokens of each rank that travel at a time; 0: `vocab` decides */
+    int64_t chunk;      /* tokens of each rank that a head takes at a time, and that travel at a
+                           time where it is sharded; 0: all, or as many as `vocab` decides */
 } FgNumerics;
 
 /* ---- plan: every scheduling lever ---- */
@@ -350,7 +351,7 @@ void fg_node_set_float(FgModule *module, FgNode *node, const char *attr, double 
 void fg_node_set_ints(FgModule *module, FgNode *node, const char *attr, const int64_t *values,
                       uint32_t n);
 void fg_node_set_word(FgModule *module, FgNode *node, const char *attr,
-                      const char *word); /* WORD and TEXT */
+                      const char *word);                          /* WORD and TEXT */
 const FgAttr *fg_node_attr(const FgNode *node, const char *attr); /* a missing name is our bug */
 /* Infers result types, makes the results ("hint", "hint_1", ...), appends the node to the order.
  * Returns the first result's id, or FG_NO_ID after an error in the diagnostics (bad shapes) or for
@@ -359,6 +360,8 @@ uint32_t fg_node_finish(FgBuilder *builder, FgNode *node, const char *hint);
 /* Like fg_node_finish, but writes into values that exist (states, slices of a bucket's buffer). */
 void fg_node_finish_into(FgBuilder *builder, FgNode *node, const uint32_t *results,
                          uint32_t n_results);
+/* Bytes from the begin of a view's operand to the view, where the op says it (`rows`). */
+uint64_t fg_view_offset(const FgModule *module, const FgNode *node);
 
 /* ---- text ---- */
 void fg_module_print(const FgModule *module, FgBuf *out);

@@ -141,8 +141,6 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
     if (ok && flags->values[FG_FLAG_ds_config])
         ok = fg_session_ds_config(session);
     session->numerics = numerics_of(session->flags);
-    if (session->flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
-        return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
     FgModelOptions options = model_options(session);
     session->graph = fg_model_load(arena, session->diags, session->source, &options);
     ok = ok && session->graph;

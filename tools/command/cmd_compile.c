@@ -201,6 +201,7 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
         return FG_EXIT_INPUT;
     }
     FgCompileOptions options = fg_session_options(&s);
+    options.offer = true;
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {
         FgExit reported = write_report(&s, &compiled, 0, 0);

@@ -176,6 +176,9 @@ FgCompileOptions fg_session_options(const FgSession *session)
     if (session->flags->values[FG_FLAG_offload])
         fg_flags_offload(session->flags->values[FG_FLAG_offload], &options.offload,
                          &options.offload_auto);
+    options.numerics_auto = fg_flags_choice(session->flags, FG_FLAG_numerics) == 1;
+    options.fixed_vocab = session->flags->values[FG_FLAG_vocab] != NULL;
+    options.fixed_chunk = session->flags->values[FG_FLAG_vocab_chunk] != NULL;
     if (session->flags->values[FG_FLAG_memory])
         fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
     return options;

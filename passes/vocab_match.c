@@ -1,9 +1,7 @@
-/* Who uses a value, and whether a linear node is a head that can stay with the owners of its rows:
+/* Who uses a value, and whether a linear node is a head that can be worked on apart:
  * its logits go into the loss and nowhere else, and the gradient of the logits into the gradients
  * of the linear node's operands and nowhere else. Reshapes between them are looked through. */
 #include "passes/vocab.h"
-
-#include <string.h>
 
 FgUses fg_uses(FgArena *arena, const FgModule *m)
 {
@@ -111,9 +109,6 @@ bool fg_head_match(const FgUses *uses, uint32_t linear, FgHead *out, const char 
     *out = (FgHead){linear, FG_NO_ID, FG_NO_ID, FG_NO_ID, FG_NO_ID, FG_NO_ID};
     *out_why = "a layer of a repeat holds the head";
     if (node->layer >= 0)
-        return false;
-    *out_why = "it lies the other way round (layout in_out): its rows are no words";
-    if (strcmp(fg_node_attr(node, "layout")->word, "out_in") != 0)
         return false;
     *out_why = "something is added to the logits";
     if (operand_given(node, fg_op_plus(node->op)))

@@ -447,6 +447,8 @@ static void read_body(Cx *cx, const Body *body)
     }
     if (cx->ok)
         end_body(cx, body);
+    fg_rb_pieces_end(&cx->names, body->func->loc);
+    cx->ok &= cx->names.ok;
 }
 
 /* ---- what nothing reads ---- */

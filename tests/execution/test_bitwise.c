@@ -200,7 +200,8 @@ static Setup make_setup(uint64_t seed)
     s.numerics.accumulate = 1 + random_below(&random, 4);
     s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
     s.numerics.vocab = random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED;
-    s.numerics.chunk = s.numerics.vocab == FG_VOCAB_SHARDED ? 1 + random_below(&random, 9) : 0;
+    bool pieces = s.numerics.vocab == FG_VOCAB_SHARDED || random_below(&random, 3) > 0;
+    s.numerics.chunk = pieces ? 1 + random_below(&random, 9) : 0;
     s.recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1);
     FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
     fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));

@@ -350,6 +350,12 @@ static void eval_slice(const Eval *e)
               integer(e, "count"));
 }
 
+static void eval_rows(const Eval *e)
+{
+    copy_part(e->in[0], in_type(e, 0), integer(e, "first"), e->out[0], out_type(e, 0), 0, 0,
+              integer(e, "count"));
+}
+
 static void eval_slice_back(const Eval *e)
 {
     int64_t axis = axis_of(e, integer(e, "axis"), in_type(e, 0));
@@ -493,6 +499,7 @@ static EvalFn *const evals[FG_N_OPS] = {
     [FG_OP_reshape] = eval_copy,
     [FG_OP_transpose] = eval_transpose,
     [FG_OP_broadcast] = eval_broadcast,
+    [FG_OP_rows] = eval_rows,
     [FG_OP_slice] = eval_slice,
     [FG_OP_slice_back] = eval_slice_back,
     [FG_OP_concat] = eval_concat,

@@ -202,6 +202,7 @@ FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out
         return FG_EXIT_INPUT;
     }
     FgCompileOptions options = fg_session_options(&s);
+    options.offer = true;
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {
         FgExit reported = write_report(&s, &compiled, 0, 0);

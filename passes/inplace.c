@@ -1,8 +1,9 @@
 /* inplace: a result takes the memory of an operand that ends there.
  *
  * sched -> sched. For element-by-element ops (FG_OPF_INPLACE) whose operand 0 (either one where the
- * op commutes) is an activation with memory of its own, read for the last time by this node, and as
- * large as the result. The last access in issue order counts, over every name of the memory.
+ * op commutes, any of a chain) is an activation with memory of its own, read for the last time by
+ * this node, and as large as the result. The last access in issue order counts, over every name of
+ * the memory.
  *
  *   %y = silu %x        ->   %y = silu %x        in %x+0
  */
@@ -49,6 +50,15 @@ static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, co
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
 }
 
+/* How many of a node's first operands may give their memory. Of a chain all: one that is as large
+ * as the result is read element by element. */
+static uint32_t takeable(const FgNode *node)
+{
+    if (node->op == FG_OP_fused)
+        return node->n_operands;
+    return fg_op_has(node->op, FG_OPF_COMMUTATIVE) ? 2 : 1;
+}
+
 /* A result whose root gave up its memory earlier in the order follows it. */
 static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
 {
@@ -70,10 +80,11 @@ static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last, ui
         follow_roots(m, node, moved);
         if (!fg_op_has(node->op, FG_OPF_INPLACE))
             continue;
-        uint32_t from = node->operands[0];
-        if (!can_take(m, node, from, last, i) && fg_op_has(node->op, FG_OPF_COMMUTATIVE))
-            from = node->operands[1];
-        if (!can_take(m, node, from, last, i))
+        uint32_t from = FG_NO_ID, n = takeable(node);
+        for (uint32_t k = 0; k < n && from == FG_NO_ID; k++)
+            if (can_take(m, node, node->operands[k], last, i))
+                from = node->operands[k];
+        if (from == FG_NO_ID)
             continue;
         uint32_t y = node->results[0], root = fg_value(m, from)->root;
         last[root] = last[y];

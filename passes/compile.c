@@ -279,7 +279,7 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
     c.graph = fg_module_clone(graph, arena);
     c.graph->numerics = *numerics;
     FgPassManager pm = manager(&c);
-    if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
+    if (!fg_run_passes(&pm, c.graph, options->no_fuse ? FG_PIPELINE_UNFUSED : FG_PIPELINE_GRAPH))
         return false;
     fg_search_add_times(&c.search, &pm);
     out->numerics = c.graph->numerics;

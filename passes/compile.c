@@ -307,7 +307,7 @@ bool fg_run_begin(FgRun *c, FgArena *arena, const FgModule *graph, const FgMachi
     c->graph->numerics = *numerics;
     c->graph->diags = diags ? diags : graph->diags;
     FgPassManager pm = manager(c);
-    if (!fg_run_passes(&pm, c->graph, FG_PIPELINE_GRAPH))
+    if (!fg_run_passes(&pm, c->graph, options->no_fuse ? FG_PIPELINE_UNFUSED : FG_PIPELINE_GRAPH))
         return false;
     c->graph->diags = graph->diags;
     fg_search_add_times(&c->search, &pm);

@@ -73,6 +73,7 @@ typedef struct FgCompileOptions {
     const char *stop_after; /* `dump --after PASS`: the returned module is what stood there */
     FgZero3 zero3;          /* all zero: FG_ZERO3_MINIMAL */
     uint32_t offload;       /* FgOffload: classes that lie in host memory, wholly */
+    bool no_fuse;           /* a call for each element-by-element node; the numbers are the same */
     bool offload_auto;  /* as little of all classes as the memory asks for; `offload` is 0 then */
     bool numerics_auto; /* numerics are searched, too (passes/numerics.c), but for what is ... */
     bool fixed_vocab, fixed_chunk; /* ... as given: the form of the vocabulary, the head's pieces */

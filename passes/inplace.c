@@ -1,9 +1,9 @@
 /* inplace: a result takes the memory of an operand that ends there.
  *
  * sched -> sched. For element-by-element ops (FG_OPF_INPLACE) whose operand 0 (either one where the
- * op commutes), and for ops that add an operand to their result (FG_OPF_PLUS) whose `plus`, is an
- * activation with memory of its own, read for the last time by this node, and as large as the
- * result. The last access in issue order counts, over every name of the memory.
+ * op commutes, any of a chain), and for ops that add an operand to their result (FG_OPF_PLUS) whose
+ * `plus`, is an activation with memory of its own, read for the last time by this node, and as
+ * large as the result. The last access in issue order counts, over every name of the memory.
  *
  *   %y = silu %x                 ->   %y = silu %x                 in %x+0
  *   %h = linear %y, %w, _, %x    ->   %h = linear %y, %w, _, %x    in %x+0
@@ -54,6 +54,15 @@ static bool can_take(const FgModule *m, const FgNode *node, uint32_t k, const ui
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
 }
 
+/* How many of a node's first operands may give their memory. Of a chain all: one that is as large
+ * as the result is read element by element. */
+static uint32_t takeable(const FgNode *node)
+{
+    if (node->op == FG_OP_fused)
+        return node->n_operands;
+    return fg_op_has(node->op, FG_OPF_COMMUTATIVE) ? 2 : 1;
+}
+
 /* A result whose root gave up its memory earlier in the order follows it. */
 static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
 {
@@ -67,12 +76,10 @@ static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
 /* The operand whose memory the result takes, or FG_NO_ID. */
 static uint32_t source_of(const FgModule *m, const FgNode *node, const uint32_t *last, uint32_t at)
 {
-    uint32_t plus = fg_op_plus(node->op);
-    if (fg_op_has(node->op, FG_OPF_INPLACE) && can_take(m, node, 0, last, at))
-        return node->operands[0];
-    if (fg_op_has(node->op, FG_OPF_INPLACE) && fg_op_has(node->op, FG_OPF_COMMUTATIVE) &&
-        can_take(m, node, 1, last, at))
-        return node->operands[1];
+    uint32_t plus = fg_op_plus(node->op), n = takeable(node);
+    for (uint32_t k = 0; k < n && fg_op_has(node->op, FG_OPF_INPLACE); k++)
+        if (can_take(m, node, k, last, at))
+            return node->operands[k];
     return can_take(m, node, plus, last, at) ? node->operands[plus] : FG_NO_ID;
 }
 

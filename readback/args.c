@@ -67,16 +67,33 @@ static void check_clip(Cx *cx, const FgRbCall *call, FgTraceKind kind)
         FAIL(cx, call->loc, "there is no set %llu of scalars", (unsigned long long)set);
 }
 
+/* A chain reads each operand as far as it has elements, and no further. */
+static void check_chain(Cx *cx, const FgRbChain *chain, uint64_t first)
+{
+    const FgRbOperand *rows = &cx->tables->operands.data[first];
+    uint64_t n = rows[chain->n].elements;
+    for (uint32_t k = 0; k < chain->n; k++) {
+        int64_t repeat = chain->repeat[k];
+        uint64_t m = repeat < 0 ? 0 - (uint64_t)repeat : (uint64_t)repeat;
+        uint64_t want = repeat == 0 ? n : repeat > 0 ? m : n / m;
+        if (rows[k].elements != want || (m && n % m))
+            FAIL(cx, rows[k].loc, "operand %u of %s has %llu elements, its function reads %llu", k,
+                 chain->name, (unsigned long long)rows[k].elements, (unsigned long long)want);
+    }
+}
+
 /* The function takes what the rows of its operands hold: as many, of its types, operands before
  * results. */
 static void check_custom(Cx *cx, const FgRbCall *call)
 {
     const FgRbTables *tables = cx->tables;
     uint64_t function = fg_rb_arg(call, "function", 0), first = fg_rb_arg(call, "first", 0);
-    if (strcmp(call->entry->name, "custom"))
+    bool chain = !strcmp(call->entry->name, "fused");
+    if (!chain && strcmp(call->entry->name, "custom"))
         return;
-    if (function >= tables->customs.len) {
-        FAIL(cx, call->loc, "there is no custom function %llu", (unsigned long long)function);
+    if (function >= tables->customs.len || chain != !!tables->customs.data[function]->chain) {
+        FAIL(cx, call->loc, "there is no %s function %llu", chain ? "chain's" : "custom",
+             (unsigned long long)function);
         return;
     }
     const FgRbCustomFn *to = tables->customs.data[function];
@@ -91,6 +108,8 @@ static void check_custom(Cx *cx, const FgRbCall *call)
             FAIL(cx, row->loc, "operand %u of %s has another element type, or another direction", i,
                  to->name);
     }
+    if (chain)
+        check_chain(cx, to->chain, first);
 }
 
 bool fg_rb_args(FgDiags *diags, const FgRbTables *tables, const FgRbCall *call, FgTraceKind kind,

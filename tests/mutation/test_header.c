@@ -97,7 +97,7 @@ static const char *in_lines(FgArena *arena, const char *text, const Case *c)
 
 static bool write_header(FgArena *arena, const char *folder, const Case *c)
 {
-    static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h", "fg_custom.h"};
+    static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h", "fg_custom.h", "fg_chain.h"};
     bool changed = false, ok = true;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *text;

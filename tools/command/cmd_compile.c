@@ -51,7 +51,7 @@ static Target target_of(const FgSession *s)
     return t;
 }
 
-static const char *emit(FgSession *s, const FgCompiled *c)
+static const char *emit(FgSession *s, const FgCompiled *c, bool cuda)
 {
     FgEmitRow rows[FG_N_MEM_CLASSES + 1];
     uint32_t n = 0;
@@ -69,7 +69,8 @@ static const char *emit(FgSession *s, const FgCompiled *c)
                        .reserved_bytes = c->reserved_bytes,
                        .host_memory_bytes = c->host_memory_bytes,
                        .ledger = rows,
-                       .n_ledger = n};
+                       .n_ledger = n,
+                       .cuda = cuda};
     FgBuf text;
     fg_buf_init(&text, s->arena);
     fg_emit_c(s->arena, c->module, &info, &text);
@@ -212,7 +213,7 @@ FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out
     }
     if (code != FG_EXIT_OK)
         return code;
-    const char *text = emit(&s, &compiled);
+    const char *text = emit(&s, &compiled, target.cuda);
     code = verify(&s, &compiled, text, &verify_ms, &said);
     if (code == FG_EXIT_OK)
         code = write_target(&s, &target, text, &cc_ms);

@@ -9,7 +9,7 @@ void fg_cuda_unary(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t kind
     fg_with_unary(cx, kind, [&](auto k) {
         fg_with_float(cx, dt, [&](auto tag) {
             typedef decltype(tag) T;
-            fg_map<1, false, T, T>(cx, stream, FgUnary<decltype(k)::value, T>{(float)a},
+            fg_map<1, false, T, T>(cx, stream, FgUnary<decltype(k)::value>{(float)a},
                                    fg_cuda_at(cx, x), NULL, fg_cuda_at(cx, y), n);
         });
     });
@@ -22,7 +22,7 @@ void fg_cuda_unary_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
     fg_with_unary(cx, kind, [&](auto k) {
         fg_with_float(cx, dt, [&](auto tag) {
             typedef decltype(tag) T;
-            fg_map<2, false, T, T>(cx, stream, FgSlope<decltype(k)::value, T>{(float)a},
+            fg_map<2, false, T, T>(cx, stream, FgSlope<decltype(k)::value>{(float)a},
                                    fg_cuda_at(cx, x), fg_cuda_at(cx, dy), fg_cuda_at(cx, dx), n);
         });
     });

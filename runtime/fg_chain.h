@@ -263,9 +263,8 @@ static inline int64_t fg_chain_packs(const FgCustom *call)
 static inline unsigned fg_chain_blocks(int64_t n, int64_t packs)
 {
     int64_t blocks = ((packs ? packs : n) + FG_CHAIN_THREADS - 1) / FG_CHAIN_THREADS;
-    return (unsigned)(blocks < 1                      ? 1
-                      : blocks > FG_CHAIN_MOST_BLOCKS ? FG_CHAIN_MOST_BLOCKS
-                                                      : blocks);
+    const int64_t most = FG_CHAIN_MOST_BLOCKS;
+    return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
 }
 
 static inline cudaStream_t fg_chain_stream(const FgCustom *call)

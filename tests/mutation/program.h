@@ -15,7 +15,7 @@ typedef struct Variant {
     int64_t accumulate;
     FgRecompute recompute;
     const char *title;
-    const char *machine; /* a preset; NULL: the host */
+    const char *machine; /* a preset, of GPUs: then the text is for them; NULL: the host */
     uint32_t offload;    /* FgOffload */
     FgVocab vocab;       /* sharded: tokens travel three at a time */
 } Variant;

@@ -14,8 +14,8 @@
 
 #include <stdlib.h>
 
-/* The text is the same for the host and for GPUs but for the plan, which a machine's figures make.
- */
+/* The text is the same for the host and for GPUs but for the plan, which a machine's figures make,
+ * and for kernels: test_chains.c's. */
 static const Variant variants[] = {
     {"examples/mlp.json", FG_SCHEDULE_COMPILED, 2, FG_F32, 0, 1, FG_RECOMPUTE_NONE, "mlp", NULL, 0,
      FG_VOCAB_GATHERED},

@@ -85,7 +85,7 @@ static const Edit edits[] = {
     {"FG_RT_BF16, 1, 24576, 0, 1, ", "FG_RT_BF16, 0, 24576, 0, 1, ", "must not be there", false},
     {"FG_RT_I32, 0, 512,", "FG_RT_F16 + 9, 0, 512,", "an input of no dtype", false},
     {".loss = ", ".loss = FG_RT_NONE + 0 * ", "the sum of losses have no place", false},
-    /* trace.c */
+    /* trace.c, args.c */
     {".prologue = body_prologue", ".prologue = body_init", "names no function of the file", false},
     {"fg_rt_record(cx, FG_GATHER,", "fg_rt_record(cx, 7,", "there is no stream 7", false},
     {"    fg_rt_wait(cx, FG_COMPUTE,",
@@ -97,6 +97,9 @@ static const Edit edits[] = {
      "a join that is not the end of its body", false},
     {"{\n    step_update(cx);", "{\n    fg_rt_record(cx, FG_COMPUTE, 0);\n    step_update(cx);",
      "on a stream that has no work yet", false},
+    /* the checker: weights that start as half of the master, read as another type */
+    {"FG_RT_F32, FG_RT_BF16); /* embed.weight", "FG_RT_BF16, FG_RT_BF16); /* embed.weight",
+     "from what is not the same part of the bucket's master", false},
     /* plan.c, plan_tables.c */
     {"FG_RT_NORMAL, 0.1, 1, 1, 0, 0}", "FG_RT_NORMAL, 0.1, 1, 0, 0, 0}",
      "parameter embed.weight is not as in the plan", true},

@@ -15,14 +15,9 @@
 
 enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE, R_SPOILT };
 
-static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
-{
-    return &walk->trace->buffers.data[id];
-}
-
 FgTraceKind fg_check_maker(const FgCheckWalk *walk, uint32_t value)
 {
-    const FgTraceBuffer *it = value_at(walk, value);
+    const FgTraceBuffer *it = fg_check_buffer(walk, value);
     return !it->state && it->def < walk->trace->nodes.len ? walk->trace->nodes.data[it->def].kind
                                                           : FG_TRACE_WORK;
 }
@@ -36,8 +31,8 @@ static void wrong_content(FgCheckWalk *walk, const FgTraceNode *node, uint32_t v
     FgCheck *check = walk->check;
     uint32_t root = check->root[value], held = fact->content - 1;
     const char *text = fg_check_value_text(check, value);
-    uint32_t def = value_at(walk, check->content[value])->def;
-    if (!value_at(walk, check->content[value])->state && def < walk->trace->nodes.len &&
+    uint32_t def = fg_check_buffer(walk, check->content[value])->def;
+    if (!fg_check_buffer(walk, check->content[value])->state && def < walk->trace->nodes.len &&
         check->func[def] == check->func[node->id] && check->position[def] != FG_CHECK_NONE &&
         check->position[def] > check->position[node->id])
         fg_check_fail(check, node, R_EARLY, "it reads %s before %s makes it; issue that earlier",
@@ -98,7 +93,7 @@ static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t valu
                           "gather it after that",
                           fg_check_value_text(check, value),
                           walk->trace->buckets.data[bucket].name);
-    } else if (!value_at(walk, root)->state && fact->run != walk->run) {
+    } else if (!fg_check_buffer(walk, root)->state && fact->run != walk->run) {
         fg_check_fail(
             check, node, R_RUN,
             "it reads %s as an earlier run of a function left it, before it is made again",
@@ -127,7 +122,7 @@ static void write_value(FgCheckWalk *walk, uint32_t writer, uint32_t value, uint
         return;
     FgCheckFact *fact = fg_check_cells_merge(&walk->cells, span);
     uint32_t root = walk->check->root[value]; /* a part of a state holds what the state holds */
-    uint32_t content = value_at(walk, root)->state ? walk->check->content[value] : value;
+    uint32_t content = fg_check_buffer(walk, root)->state ? walk->check->content[value] : value;
     *fact = (FgCheckFact){
         .content = content + 1, .writer = writer, .run = walk->run, .version = version};
 }
@@ -181,7 +176,7 @@ static bool host_writes(const FgCheckWalk *walk, const FgTraceBuffer *value, boo
 static void host(FgCheckWalk *walk, bool start)
 {
     for (uint32_t i = 0; i < walk->trace->buffers.len; i++)
-        if (host_writes(walk, value_at(walk, i), start))
+        if (host_writes(walk, fg_check_buffer(walk, i), start))
             write_value(walk, FG_CHECK_NONE, i, 0);
 }
 

@@ -66,6 +66,8 @@ typedef struct FgCheckSpace {
 /* Checks that every value that is accessed lies aligned inside its root, and that inside its
  * region, and that states do not overlap; lays out the space. */
 void fg_check_space(FgCheck *check, FgCheckSpace *out);
+/* The first bound at the address or after it; n: none. */
+uint32_t fg_check_bound(const FgCheckSpace *space, uint64_t address);
 
 /* A map from addresses to facts: runs of bounds that share one fact of `size` bytes. Splitting and
  * merging touch bits. */
@@ -148,6 +150,21 @@ typedef struct FgCheckWalk {
     bool valid;            /* the pending update is not skipped */
     bool norm_begun, norm_reduced, clipped, loss_begun, loss_reduced, scaled; /* in this period */
 } FgCheckWalk;
+
+static inline const FgTraceBuffer *fg_check_buffer(const FgCheckWalk *walk, uint32_t id)
+{
+    return &walk->trace->buffers.data[id];
+}
+
+static inline uint64_t fg_check_elements(const FgCheckWalk *walk, uint32_t id)
+{
+    return fg_check_buffer(walk, id)->elements;
+}
+
+static inline const char *fg_check_text(const FgCheckWalk *walk, uint32_t id)
+{
+    return fg_check_value_text(walk->check, id);
+}
 
 /* Runs init, prologue, two periods, flush and another period, and demands that every read finds
  * what it names. */

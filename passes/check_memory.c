@@ -116,7 +116,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static uint32_t bound_index(const FgCheckSpace *space, uint64_t address)
+uint32_t fg_check_bound(const FgCheckSpace *space, uint64_t address)
 {
     uint32_t lo = 0, hi = space->n;
     while (lo < hi) {
@@ -172,8 +172,8 @@ void fg_check_space(FgCheck *check, FgCheckSpace *out)
         if (!placed[i])
             continue;
         uint64_t at = trace->buffers.data[i].at;
-        out->spans[i].lo = bound_index(out, at);
-        out->spans[i].hi = bound_index(out, at + trace->buffers.data[i].bytes);
+        out->spans[i].lo = fg_check_bound(out, at);
+        out->spans[i].hi = fg_check_bound(out, at + trace->buffers.data[i].bytes);
     }
 }
 

@@ -11,16 +11,6 @@
 
 enum { R_SIDE = 54, R_COPY, R_DIRTY, R_PART, R_FIRST };
 
-static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
-{
-    return &walk->trace->buffers.data[id];
-}
-
-static const char *text(const FgCheckWalk *walk, uint32_t id)
-{
-    return fg_check_value_text(walk->check, id);
-}
-
 /* ---- who touches it ---- */
 
 static bool on_host(const FgTrace *trace, uint32_t buffer)
@@ -56,18 +46,20 @@ static bool find_home(const FgCheckWalk *walk, uint32_t buffer, uint32_t *out_st
                       uint64_t *out_at)
 {
     uint32_t root = walk->check->root[buffer];
-    *out_state = value_at(walk, root)->state ? root : walk->origin[buffer].state;
-    *out_at = value_at(walk, root)->state ? value_at(walk, buffer)->at - value_at(walk, root)->at
-                                          : walk->origin[buffer].at;
+    *out_state = fg_check_buffer(walk, root)->state ? root : walk->origin[buffer].state;
+    *out_at = fg_check_buffer(walk, root)->state
+                  ? fg_check_buffer(walk, buffer)->at - fg_check_buffer(walk, root)->at
+                  : walk->origin[buffer].at;
     return *out_state != FG_NO_ID;
 }
 
 static bool sizes_agree(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    if (value_at(walk, node->operands[0])->bytes == value_at(walk, node->results[0])->bytes)
+    if (fg_check_buffer(walk, node->operands[0])->bytes ==
+        fg_check_buffer(walk, node->results[0])->bytes)
         return true;
     fg_check_fail(walk->check, node, R_COPY, "%s and %s differ in size",
-                  text(walk, node->operands[0]), text(walk, node->results[0]));
+                  fg_check_text(walk, node->operands[0]), fg_check_text(walk, node->results[0]));
     return false;
 }
 
@@ -79,10 +71,10 @@ static void check_home(FgCheckWalk *walk, const FgTraceNode *node, uint32_t stat
         uint32_t copy = walk->dirty.data[i];
         const FgCheckOrigin *origin = &walk->origin[copy];
         if (origin->state == state && origin->at < at + bytes &&
-            at < origin->at + value_at(walk, copy)->bytes)
+            at < origin->at + fg_check_buffer(walk, copy)->bytes)
             fg_check_fail(walk->check, node, R_DIRTY,
                           "it fetches %s, of which %s is newer; stash that first",
-                          text(walk, node->operands[0]), text(walk, copy));
+                          fg_check_text(walk, node->operands[0]), fg_check_text(walk, copy));
     }
 }
 
@@ -102,13 +94,13 @@ void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node)
         return;
     if (is_dirty(walk, to, &index))
         fg_check_fail(walk->check, node, R_DIRTY,
-                      "it fetches into %s, whose update was not stashed", text(walk, to));
+                      "it fetches into %s, whose update was not stashed", fg_check_text(walk, to));
     walk->origin[to] = (FgCheckOrigin){.state = FG_NO_ID};
-    if (!value_at(walk, root)->state)
+    if (!fg_check_buffer(walk, root)->state)
         return;
-    uint64_t at = value_at(walk, from)->at - value_at(walk, root)->at;
-    check_home(walk, node, root, at, value_at(walk, from)->bytes);
-    uint32_t bucket = value_at(walk, root)->index;
+    uint64_t at = fg_check_buffer(walk, from)->at - fg_check_buffer(walk, root)->at;
+    check_home(walk, node, root, at, fg_check_buffer(walk, from)->bytes);
+    uint32_t bucket = fg_check_buffer(walk, root)->index;
     walk->origin[to] = (FgCheckOrigin){
         root, at, bucket < walk->trace->buckets.len ? walk->buckets[bucket].version : 0};
 }
@@ -116,7 +108,7 @@ void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node)
 /* Bytes of an element of a bucket's state. */
 static uint64_t element_bytes(const FgCheckWalk *walk, uint32_t state)
 {
-    const FgTraceBuffer *it = value_at(walk, state);
+    const FgTraceBuffer *it = fg_check_buffer(walk, state);
     return it->elements ? it->bytes / it->elements : 0;
 }
 
@@ -127,7 +119,7 @@ static uint32_t master_of(const FgCheckWalk *walk, const FgTraceNode *node, uint
     for (uint32_t i = 0; i < node->n_operands; i++)
         if (node->operands[i] != FG_NO_ID &&
             find_home(walk, node->operands[i], out_state, out_at) &&
-            value_at(walk, *out_state)->role == FG_ROLE_MASTER)
+            fg_check_buffer(walk, *out_state)->role == FG_ROLE_MASTER)
             return node->operands[i];
     return FG_NO_ID;
 }
@@ -138,22 +130,23 @@ void fg_check_first_copy(FgCheckWalk *walk, const FgTraceNode *node)
     uint64_t at = 0;
     if (!walk->start || to == FG_NO_ID)
         return;
-    const FgTraceBuffer *root = value_at(walk, walk->check->root[to]);
+    const FgTraceBuffer *root = fg_check_buffer(walk, walk->check->root[to]);
     uint32_t from = master_of(walk, node, &state, &at);
     bool writes = root->state && root->role == FG_ROLE_SHARD;
     if (from == FG_NO_ID && !writes)
         return;
-    uint32_t index = writes ? root->index : value_at(walk, state)->index;
+    uint32_t index = writes ? root->index : fg_check_buffer(walk, state)->index;
     const FgTraceBucket *bucket =
         index < walk->trace->buckets.len ? &walk->trace->buckets.data[index] : NULL;
     uint64_t wide = from == FG_NO_ID ? 0 : element_bytes(walk, state);
     uint64_t narrow = bucket && wide ? element_bytes(walk, bucket->shard) : 0;
-    bool same = narrow && state == bucket->master &&
-                value_at(walk, from)->bytes / wide * narrow == value_at(walk, to)->bytes;
-    if (!same || (writes && value_at(walk, to)->at - root->at != at / wide * narrow))
+    bool same =
+        narrow && state == bucket->master &&
+        fg_check_buffer(walk, from)->bytes / wide * narrow == fg_check_buffer(walk, to)->bytes;
+    if (!same || (writes && fg_check_buffer(walk, to)->at - root->at != at / wide * narrow))
         fg_check_fail(walk->check, node, R_FIRST,
                       "it makes %s from what is not the same part of the bucket's master",
-                      text(walk, to));
+                      fg_check_text(walk, to));
     else if (!writes)
         walk->origin[to] = (FgCheckOrigin){bucket->shard, at / wide * narrow, 0};
 }
@@ -163,13 +156,13 @@ void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node)
     uint32_t from = node->operands[0], to = node->results[0], index;
     uint32_t root = walk->check->root[to];
     const FgCheckOrigin *origin = &walk->origin[from];
-    if (!sizes_agree(walk, node) || !value_at(walk, root)->state)
+    if (!sizes_agree(walk, node) || !fg_check_buffer(walk, root)->state)
         return;
-    uint64_t at = value_at(walk, to)->at - value_at(walk, root)->at;
+    uint64_t at = fg_check_buffer(walk, to)->at - fg_check_buffer(walk, root)->at;
     if (origin->state != root || origin->at != at)
         fg_check_fail(walk->check, node, R_COPY,
-                      "it stashes %s into %s, where it did not come from", text(walk, from),
-                      text(walk, to));
+                      "it stashes %s into %s, where it did not come from",
+                      fg_check_text(walk, from), fg_check_text(walk, to));
     if (is_dirty(walk, from, &index))
         walk->dirty.data[index] = walk->dirty.data[--walk->dirty.len];
 }
@@ -180,14 +173,14 @@ bool fg_check_is_shard(const FgCheckWalk *walk, uint32_t buffer, const FgTraceBu
     const FgCheckOrigin *origin = &walk->origin[buffer];
     return buffer == bucket->shard ||
            (origin->state == bucket->shard && origin->at == 0 && origin->version == version &&
-            value_at(walk, buffer)->bytes == value_at(walk, bucket->shard)->bytes);
+            fg_check_buffer(walk, buffer)->bytes == fg_check_buffer(walk, bucket->shard)->bytes);
 }
 
 void fg_check_copies_end(FgCheckWalk *walk, const FgTraceFunc *func)
 {
     for (uint32_t i = 0; i < walk->dirty.len; i++)
         fg_check_fail_module(walk->check, "@%s never stashes %s, which an update has written",
-                             func->name, text(walk, walk->dirty.data[i]));
+                             func->name, fg_check_text(walk, walk->dirty.data[i]));
     walk->dirty.len = 0;
 }
 
@@ -198,10 +191,10 @@ static bool is_part(const FgCheckWalk *walk, uint32_t buffer, uint32_t want, uin
                     uint64_t n)
 {
     uint32_t state;
-    uint64_t at, elements = value_at(walk, want)->elements;
-    uint64_t size = elements ? value_at(walk, want)->bytes / elements : 0;
+    uint64_t at, elements = fg_check_buffer(walk, want)->elements;
+    uint64_t size = elements ? fg_check_buffer(walk, want)->bytes / elements : 0;
     return find_home(walk, buffer, &state, &at) && state == want && at == first * size &&
-           value_at(walk, buffer)->bytes == n * size;
+           fg_check_buffer(walk, buffer)->bytes == n * size;
 }
 
 static void check_part_states(FgCheckWalk *walk, const FgTraceNode *node,
@@ -218,7 +211,7 @@ static void check_part_states(FgCheckWalk *walk, const FgTraceNode *node,
                           "its result %u is not elements %llu..%llu of the state of bucket %s", i,
                           (unsigned long long)node->first, (unsigned long long)(node->first + n),
                           bucket->name);
-        else if (id != FG_NO_ID && !value_at(walk, walk->check->root[id])->state &&
+        else if (id != FG_NO_ID && !fg_check_buffer(walk, walk->check->root[id])->state &&
                  !fg_check_skipped(walk, node))
             fg_vec_push(walk->check->arena, &walk->dirty, id);
     }
@@ -232,8 +225,8 @@ bool fg_check_adamw_part(FgCheckWalk *walk, const FgTraceNode *node, const FgTra
     uint32_t grad = node->operands[0];
     uint64_t size = bucket->grad_shard == FG_NO_ID
                         ? 0
-                        : value_at(walk, bucket->grad_shard)->bytes / (slice ? slice : 1);
-    uint64_t n = size ? value_at(walk, grad)->bytes / size : 0;
+                        : fg_check_buffer(walk, bucket->grad_shard)->bytes / (slice ? slice : 1);
+    uint64_t n = size ? fg_check_buffer(walk, grad)->bytes / size : 0;
     if (node->first != state->parted)
         fg_check_fail(check, node, R_PART,
                       "it updates elements of bucket %s from %llu on; the next are those from %llu "
@@ -244,9 +237,10 @@ bool fg_check_adamw_part(FgCheckWalk *walk, const FgTraceNode *node, const FgTra
         fg_check_fail(check, node, R_PART, "it updates more than the slice of bucket %s",
                       bucket->name);
     if (!fg_check_skipped(walk, node) &&
-        value_at(walk, grad)->at != value_at(walk, check->content[grad])->at + node->first * size)
+        fg_check_buffer(walk, grad)->at !=
+            fg_check_buffer(walk, check->content[grad])->at + node->first * size)
         fg_check_fail(check, node, R_PART, "%s is another part of the gradient than it updates",
-                      text(walk, grad));
+                      fg_check_text(walk, grad));
     check_part_states(walk, node, bucket, n);
     state->parted += n;
     if (state->parted < slice)

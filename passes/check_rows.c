@@ -9,33 +9,18 @@
 
 enum { R_ROWS = 59, R_SLICE, R_SIZE };
 
-static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
-{
-    return &walk->trace->buffers.data[id];
-}
-
-static uint64_t elements(const FgCheckWalk *walk, uint32_t id)
-{
-    return value_at(walk, id)->elements;
-}
-
-static const char *text(const FgCheckWalk *walk, uint32_t id)
-{
-    return fg_check_value_text(walk->check, id);
-}
-
 /* ---- lookups ---- */
 
 void fg_check_exchange(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
     uint32_t all = check->root[node->results[0]], own = node->operands[0];
-    if (value_at(walk, all)->bytes != value_at(walk, own)->bytes * walk->trace->ranks)
-        fg_check_fail(check, node, R_SIZE, "%s is not %u times as large as %s", text(walk, all),
-                      walk->trace->ranks, text(walk, own));
+    if (fg_check_buffer(walk, all)->bytes != fg_check_buffer(walk, own)->bytes * walk->trace->ranks)
+        fg_check_fail(check, node, R_SIZE, "%s is not %u times as large as %s",
+                      fg_check_text(walk, all), walk->trace->ranks, fg_check_text(walk, own));
     if (walk->open[all])
         fg_check_fail(check, node, R_ROWS, "it exchanges %s again before a lookup adds it",
-                      text(walk, all));
+                      fg_check_text(walk, all));
     walk->open[all] = true;
 }
 
@@ -48,7 +33,7 @@ static void take_rows(FgCheckWalk *walk, const FgTraceNode *node, uint32_t opera
         fg_check_fail(walk->check, node, R_ROWS,
                       "it adds %s, which was not exchanged or was added already: gradients would "
                       "count twice",
-                      text(walk, rows));
+                      fg_check_text(walk, rows));
     walk->open[rows] = false;
 }
 
@@ -63,15 +48,15 @@ void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node)
     uint32_t slice = node->results[0];
     take_rows(walk, node, node->operands[0]);
     take_rows(walk, node, node->operands[1]);
-    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
+    if (fg_check_elements(walk, slice) * walk->trace->ranks != bucket->elements)
         fg_check_fail(check, node, R_SIZE, "%s does not have the size of a slice of bucket %s",
-                      text(walk, slice), bucket->name);
+                      fg_check_text(walk, slice), bucket->name);
     fg_check_part(walk, node, slice);
     if (bucket->writes && state->lookups >= state->reductions * bucket->lookups)
         fg_check_fail(check, node, R_ROWS,
                       "it adds a lookup's rows to %s before the reduction of the micro-step, or a "
                       "second time",
-                      text(walk, slice));
+                      fg_check_text(walk, slice));
     state->lookups++;
 }
 
@@ -81,13 +66,14 @@ void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node)
 void fg_check_collect(FgCheckWalk *walk, const FgTraceNode *node)
 {
     uint32_t all = walk->check->root[node->results[0]];
-    uint64_t bytes = value_at(walk, all)->bytes, own = value_at(walk, node->operands[0])->bytes;
+    uint64_t bytes = fg_check_buffer(walk, all)->bytes,
+             own = fg_check_buffer(walk, node->operands[0])->bytes;
     if (bytes % walk->trace->ranks || bytes / walk->trace->ranks > own)
         fg_check_fail(walk->check, node, R_SIZE, "%s does not hold as much of the %s of each rank",
-                      text(walk, all), text(walk, node->operands[0]));
+                      fg_check_text(walk, all), fg_check_text(walk, node->operands[0]));
     if (walk->open[all])
         fg_check_fail(walk->check, node, R_ROWS, "it collects %s again before anything uses it",
-                      text(walk, all));
+                      fg_check_text(walk, all));
     walk->open[all] = true;
 }
 
@@ -120,10 +106,10 @@ void fg_check_vocab_dw(FgCheckWalk *walk, const FgTraceNode *node)
     if (!bucket)
         return;
     uint32_t slice = node->results[0];
-    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
+    if (fg_check_elements(walk, slice) * walk->trace->ranks != bucket->elements)
         fg_check_fail(walk->check, node, R_SIZE,
-                      "%s does not have the size of a slice of bucket %s", text(walk, slice),
-                      bucket->name);
+                      "%s does not have the size of a slice of bucket %s",
+                      fg_check_text(walk, slice), bucket->name);
     fg_check_part(walk, node, slice);
     walk->buckets[node->bucket].lookups++;
 }
@@ -136,7 +122,7 @@ void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node)
     bool plain = node->kind == FG_TRACE_WORK && !walk->start;
     for (uint32_t i = 0; i < node->n_operands && plain; i++) {
         uint32_t v = node->operands[i];
-        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : value_at(walk, check->root[v]);
+        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : fg_check_buffer(walk, check->root[v]);
         if (!root || !root->state || root->role != FG_ROLE_SHARD ||
             root->index >= walk->trace->buckets.len)
             continue;

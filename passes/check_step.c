@@ -39,21 +39,6 @@ enum {
     R_SCALE
 };
 
-static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
-{
-    return &walk->trace->buffers.data[id];
-}
-
-static uint64_t elements(const FgCheckWalk *walk, uint32_t id)
-{
-    return value_at(walk, id)->elements;
-}
-
-static const char *text(const FgCheckWalk *walk, uint32_t id)
-{
-    return fg_check_value_text(walk->check, id);
-}
-
 const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node)
 {
     if (node->bucket < walk->trace->buckets.len)
@@ -72,15 +57,16 @@ static void gather(FgCheckWalk *walk, const FgTraceNode *node)
     uint32_t copy = walk->check->root[node->results[0]], shard = node->operands[0];
     if (!fg_check_is_shard(walk, shard, bucket, walk->buckets[node->bucket].version))
         fg_check_fail(walk->check, node, R_BUCKET,
-                      "it gathers %s, which is not the shard of %s as it is now", text(walk, shard),
-                      bucket->name);
-    if (value_at(walk, copy)->bytes != value_at(walk, shard)->bytes * walk->trace->ranks)
+                      "it gathers %s, which is not the shard of %s as it is now",
+                      fg_check_text(walk, shard), bucket->name);
+    if (fg_check_buffer(walk, copy)->bytes !=
+        fg_check_buffer(walk, shard)->bytes * walk->trace->ranks)
         fg_check_fail(walk->check, node, R_SIZE, "%s is not %u times as large as %s",
-                      text(walk, copy), walk->trace->ranks, text(walk, shard));
+                      fg_check_text(walk, copy), walk->trace->ranks, fg_check_text(walk, shard));
     if (walk->gathered[copy])
         fg_check_fail(walk->check, node, R_AGAIN,
                       "it gathers %s again, which was not released since the last time",
-                      text(walk, copy));
+                      fg_check_text(walk, copy));
     walk->gathered[copy] = true;
 }
 
@@ -92,12 +78,12 @@ static void release(FgCheckWalk *walk, const FgTraceNode *node)
     if (maker == FG_TRACE_GATHER && !walk->gathered[root]) {
         fg_check_fail(check, node, R_RELEASE,
                       "it releases %s, which is not gathered here: a gather has one release",
-                      text(walk, root));
+                      fg_check_text(walk, root));
         return;
     }
     if (walk->open[root])
         fg_check_fail(check, node, R_RELEASE, "it releases %s before its reduction",
-                      text(walk, root));
+                      fg_check_text(walk, root));
     walk->gathered[root] = false;
     walk->released[root] = true;
     FgCheckSpan span = walk->space->spans[root];
@@ -110,10 +96,11 @@ static void release(FgCheckWalk *walk, const FgTraceNode *node)
             fg_check_fail(check, node, R_GIVEN_AWAY,
                           "it releases %s, whose bytes hold %s: memory was given away before the "
                           "release",
-                          text(walk, root),
-                          fact->content ? text(walk, fact->content - 1) : "nothing");
+                          fg_check_text(walk, root),
+                          fact->content ? fg_check_text(walk, fact->content - 1) : "nothing");
         else if (fact->released)
-            fg_check_fail(check, node, R_RELEASE, "it releases %s a second time", text(walk, root));
+            fg_check_fail(check, node, R_RELEASE, "it releases %s a second time",
+                          fg_check_text(walk, root));
         else
             fact->released = node->id + 1;
     }
@@ -126,7 +113,7 @@ static void grad_buffer(FgCheckWalk *walk, const FgTraceNode *node)
     uint32_t buffer = walk->check->root[node->results[0]];
     if (walk->open[buffer])
         fg_check_fail(walk->check, node, R_BEGUN, "it begins %s again before its reduction",
-                      text(walk, buffer));
+                      fg_check_text(walk, buffer));
     walk->open[buffer] = true;
     walk->writes[buffer] = 0;
 }
@@ -146,50 +133,38 @@ void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
         if (!fact->content || check->root[held] != root || fact->run != walk->run) {
             fg_check_fail(check, node, R_NOT_BEGUN,
                           "it writes a gradient into %s, which has not begun (grad_buffer)",
-                          text(walk, root));
+                          fg_check_text(walk, root));
             return;
         }
         if (fact->reduced || fact->released)
             fg_check_fail(check, node, R_LATE,
                           "it contributes to %s after its reduction: the contribution is lost",
-                          text(walk, root));
+                          fg_check_text(walk, root));
         bool written = held != root;
         if (check->updates[node->id] && (!written || walk->space->spans[held].lo != span.lo ||
                                          walk->space->spans[held].hi != span.hi))
             fg_check_fail(check, node, R_FIRST,
                           "it adds to %s, which no earlier contribution has written; the first one "
                           "must not accumulate",
-                          text(walk, value));
+                          fg_check_text(walk, value));
         if (!check->updates[node->id] && written)
             fg_check_fail(check, node, R_LOST,
                           "it overwrites %s of an earlier contribution; it must accumulate",
-                          text(walk, held));
+                          fg_check_text(walk, held));
     }
-}
-
-static uint32_t bound_at(const FgCheckSpace *space, uint64_t address)
-{
-    uint32_t lo = 0, hi = space->n;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (space->bounds[mid] < address)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < space->n && space->bounds[lo] == address ? lo : FG_CHECK_NONE;
 }
 
 /* Has a contribution written exactly this parameter's slice of the buffer? */
 static bool slice_written(FgCheckWalk *walk, uint32_t buffer, const FgTraceParam *param)
 {
     FgCheck *check = walk->check;
-    const FgTraceBuffer *it = value_at(walk, buffer);
+    const FgTraceBuffer *it = fg_check_buffer(walk, buffer);
     uint64_t size = it->elements ? it->bytes / it->elements : 1;
     uint64_t begin = it->at + param->offset * size;
     uint64_t end = begin + param->elements * size;
-    FgCheckSpan want = {bound_at(walk->space, begin), bound_at(walk->space, end)};
-    if (want.lo == FG_CHECK_NONE || want.hi == FG_CHECK_NONE)
+    FgCheckSpan want = {fg_check_bound(walk->space, begin), fg_check_bound(walk->space, end)};
+    if (want.hi >= walk->space->n || walk->space->bounds[want.lo] != begin ||
+        walk->space->bounds[want.hi] != end)
         return false;
     uint32_t at = fg_check_cells_find(&walk->cells, want.lo);
     for (; at < want.hi; at = fg_check_cells_next(&walk->cells, at)) {
@@ -210,11 +185,11 @@ static void check_parts(FgCheckWalk *walk, const FgTraceNode *node, const FgTrac
         if (!slice_written(walk, buffer, param))
             fg_check_fail(walk->check, node, R_PART,
                           "it reduces %s before the gradient of \"%s\" is written there",
-                          text(walk, buffer), param->name);
+                          fg_check_text(walk, buffer), param->name);
     }
     if (bucket->writes != FG_NO_ID && walk->writes[buffer] != bucket->writes)
         fg_check_fail(walk->check, node, R_PART, "it reduces %s after %u of %u contributions",
-                      text(walk, buffer), walk->writes[buffer], bucket->writes);
+                      fg_check_text(walk, buffer), walk->writes[buffer], bucket->writes);
     FgCheckSpan span = walk->space->spans[buffer];
     if (span.lo >= span.hi)
         return;
@@ -240,7 +215,7 @@ void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
         state->gradient = slice;
     } else if (!begun || state->used || state->gradient != slice) {
         fg_check_fail(check, node, R_ADDS, "it adds to %s, which holds no gradient of this step",
-                      text(walk, slice));
+                      fg_check_text(walk, slice));
     }
 }
 
@@ -284,12 +259,12 @@ static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(check, node, R_REDUCED,
                       "it reduces %s, which has not begun or was reduced already: gradients would "
                       "count twice",
-                      text(walk, buffer));
+                      fg_check_text(walk, buffer));
     walk->open[buffer] = false;
-    if (elements(walk, buffer) != bucket->elements ||
-        elements(walk, slice) * walk->trace->ranks != bucket->elements)
+    if (fg_check_elements(walk, buffer) != bucket->elements ||
+        fg_check_elements(walk, slice) * walk->trace->ranks != bucket->elements)
         fg_check_fail(check, node, R_SIZE, "%s and %s do not have the sizes of bucket %s",
-                      text(walk, buffer), text(walk, slice), bucket->name);
+                      fg_check_text(walk, buffer), fg_check_text(walk, slice), bucket->name);
     check_parts(walk, node, bucket, buffer);
     fg_check_part(walk, node, slice);
     if (state->lookups != state->reductions * bucket->lookups)
@@ -344,7 +319,7 @@ static void norm_complete(FgCheckWalk *walk, const FgTraceNode *node)
 
 static void all_reduce(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    const FgTraceBuffer *root = value_at(walk, walk->check->root[node->operands[0]]);
+    const FgTraceBuffer *root = fg_check_buffer(walk, walk->check->root[node->operands[0]]);
     if (root->role == FG_ROLE_LOSS) {
         if (walk->loss_reduced || !walk->loss_begun)
             fg_check_fail(walk->check, node, R_LOSS, "it sums the loss over ranks %s",
@@ -437,9 +412,9 @@ static void check_states(FgCheckWalk *walk, const FgTraceNode *node, const FgTra
             fg_check_fail(walk->check, node, R_BUCKET,
                           "its result %u is not the state of bucket %s", i, bucket->name);
         else if (want[i] != FG_NO_ID &&
-                 elements(walk, want[i]) * walk->trace->ranks != bucket->elements)
+                 fg_check_elements(walk, want[i]) * walk->trace->ranks != bucket->elements)
             fg_check_fail(walk->check, node, R_SIZE, "%s does not have the size of a slice of %s",
-                          text(walk, want[i]), bucket->name);
+                          fg_check_text(walk, want[i]), bucket->name);
     }
 }
 
@@ -451,7 +426,7 @@ static void check_gradient(FgCheckWalk *walk, const FgTraceNode *node, const FgT
         fg_check_fail(check, node, R_PARTIAL,
                       "it updates bucket %s from %s, which is not its "
                       "reduced gradient",
-                      bucket->name, text(walk, node->operands[0]));
+                      bucket->name, fg_check_text(walk, node->operands[0]));
     else if (!is_complete(walk, node->bucket))
         fg_check_fail(check, node, R_PARTIAL, "it updates bucket %s with %s of a step",
                       bucket->name, parts_text(walk, node->bucket));
@@ -567,10 +542,10 @@ void fg_check_step_end(FgCheckWalk *walk, bool flush)
     walk->valid = !flush && walk->trace->clips;
     for (uint32_t i = 0; i < walk->trace->buffers.len; i++)
         if (walk->gathered[i] != walk->carried[i])
-            fg_check_fail_module(walk->check,
-                                 "%s is %s at the end of a step, but %s before the first one",
-                                 text(walk, i), walk->gathered[i] ? "gathered" : "released",
-                                 walk->carried[i] ? "gathered" : "not");
+            fg_check_fail_module(
+                walk->check, "%s is %s at the end of a step, but %s before the first one",
+                fg_check_text(walk, i), walk->gathered[i] ? "gathered" : "released",
+                walk->carried[i] ? "gathered" : "not");
 }
 
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
@@ -582,7 +557,7 @@ void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
                                  maker == FG_TRACE_EXCHANGE  ? "adds"
                                  : maker == FG_TRACE_COLLECT ? "uses"
                                                              : "reduces",
-                                 text(walk, i));
+                                 fg_check_text(walk, i));
         walk->open[i] = false;
     }
     fg_check_copies_end(walk, func);

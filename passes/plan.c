@@ -287,8 +287,9 @@ static void emit_intervals(Buckets *b)
     for (uint32_t k = 0; k < n; k++)
         if (open[k].open)
             close_interval(b, k, &open[k]);
-    qsort(b->plan->gathers.data, b->plan->gathers.len, sizeof *b->plan->gathers.data,
-          by_bucket_then_use);
+    if (b->plan->gathers.len) /* all tables may be sharded */
+        qsort(b->plan->gathers.data, b->plan->gathers.len, sizeof *b->plan->gathers.data,
+              by_bucket_then_use);
 }
 
 void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes)

@@ -4,6 +4,7 @@
 
 #include "runtime/loss_scale.h"
 #include "runtime/trainer/shelf.h"
+#include "runtime/trainer/sum.h"
 #include "runtime/trainer/weights.h"
 
 #include <errno.h>
@@ -71,29 +72,67 @@ static bool pack_scale(json_t *manifest, const FgProgress *progress)
     return ok;
 }
 
+/* What the files of tensors hold, as sums by name. NULL: one cannot be read. */
+static json_t *file_sums(const FgStore *store, const char *folder, FgFail *fail)
+{
+    json_t *sums = json_object();
+    for (int file = 0; file < N_FILES; file++) {
+        if (file == FG_SHELF_MASTER && !fg_store_has_masters(store))
+            continue;
+        const char *name = fg_shelf_file_name((FgShelfFile)file);
+        char *path = fg_text("%s/%s", folder, name), *sum = fg_file_sum(path, fail);
+        if (sum)
+            json_object_set_new(sums, name, json_string(sum));
+        free(path);
+        free(sum);
+        if (!sum) {
+            json_decref(sums);
+            return NULL;
+        }
+    }
+    return sums;
+}
+
+/* The sum of all that a manifest says but what does not matter: which plan it was. */
+static char *manifest_sum(json_t *manifest)
+{
+    json_t *said = json_copy(manifest);
+    json_object_del(said, "fingerprint");
+    json_object_del(said, "sum");
+    char *text = json_dumps(said, JSON_COMPACT | JSON_SORT_KEYS);
+    char *sum = fg_bytes_sum(text ? text : "", text ? strlen(text) : 0);
+    free(text);
+    json_decref(said);
+    return sum;
+}
+
 static bool write_manifest(const FgStore *store, const char *folder, const FgProgress *progress,
                            FgFail *fail)
 {
     const FgRtProgram *program = store->program;
     char *path = fg_text("%s/manifest.json", folder);
     char *print = fg_text("%016llx", (unsigned long long)program->fingerprint);
-    json_t *manifest =
-        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:i, s:s}", "format", FORMAT,
-                  "version", VERSION, "model", program->model, "step", (json_int_t)progress->step,
-                  "position", (json_int_t)progress->position, "rows", (json_int_t)progress->rows,
-                  "step_rows", (json_int_t)progress->step_rows, "seed", (json_int_t)progress->seed,
-                  "masters", (int)fg_store_has_masters(store), "precision", program->precision,
-                  "ranks", (int)program->ranks, "fingerprint", print);
+    json_t *sums = file_sums(store, folder, fail);
+    json_t *manifest = json_pack(
+        "{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:i, s:s, s:o}", "format", FORMAT,
+        "version", VERSION, "model", program->model, "step", (json_int_t)progress->step, "position",
+        (json_int_t)progress->position, "rows", (json_int_t)progress->rows, "step_rows",
+        (json_int_t)progress->step_rows, "seed", (json_int_t)progress->seed, "masters",
+        (int)fg_store_has_masters(store), "precision", program->precision, "ranks",
+        (int)program->ranks, "fingerprint", print, "sums", sums ? sums : json_object());
+    bool packed = pack_scale(manifest, progress);
+    char *sum = manifest_sum(manifest);
+    json_object_set_new(manifest, "sum", json_string(sum));
     FILE *stream = fg_file_fault(fail, FG_FAULT_WRITE) ? NULL : fopen(path, "w");
-    bool ok = pack_scale(manifest, progress) && stream &&
-              json_dumpf(manifest, stream, JSON_INDENT(2)) == 0 && fputc('\n', stream) != EOF &&
-              !fg_file_fault(fail, FG_FAULT_WRITE) && fflush(stream) == 0 &&
-              fsync(fileno(stream)) == 0;
+    bool ok = sums && packed && stream && json_dumpf(manifest, stream, JSON_INDENT(2)) == 0 &&
+              fputc('\n', stream) != EOF && !fg_file_fault(fail, FG_FAULT_WRITE) &&
+              fflush(stream) == 0 && fsync(fileno(stream)) == 0;
     if (!ok)
         fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
     if (stream && (fclose(stream) != 0 || fg_file_fault(fail, FG_FAULT_WRITE)) && ok)
         ok = fg_fail(fail, "%s: cannot be written: %s", path, strerror(errno));
     json_decref(manifest);
+    free(sum);
     free(print);
     free(path);
     return ok;
@@ -152,7 +191,35 @@ static bool read_scale(json_t *manifest, const char *path, FgProgress *out, FgFa
            read_count(manifest, path, "overflows_left", &out->overflows_left, fail);
 }
 
-static bool read_manifest(const char *folder, FgProgress *out, bool *out_masters, FgFail *fail)
+/* What was written is what lies there: of the manifest, and of the files that are read. Checkpoints
+ * of older programs have no sums. */
+static bool check_sums(json_t *manifest, const char *folder, bool masters, FgFail *fail)
+{
+    const char *want = json_string_value(json_object_get(manifest, "sum"));
+    char *sum = manifest_sum(manifest);
+    bool ok = !want || !strcmp(sum, want) ||
+              fg_fail(fail, "%s/manifest.json: damaged: it does not say what was written", folder);
+    free(sum);
+    for (int file = 0; ok && want && file < N_FILES; file++) {
+        const char *name = fg_shelf_file_name((FgShelfFile)file);
+        if (file == (masters ? FG_SHELF_MODEL : FG_SHELF_MASTER))
+            continue;
+        const char *written =
+            json_string_value(json_object_get(json_object_get(manifest, "sums"), name));
+        char *path = fg_text("%s/%s", folder, name), *found = fg_file_sum(path, fail);
+        ok = found && ((written && !strcmp(found, written)) ||
+                       fg_fail(fail,
+                               "%s: damaged: its bytes are not those that were written; resume "
+                               "from another checkpoint",
+                               path));
+        free(path);
+        free(found);
+    }
+    return ok;
+}
+
+static bool read_manifest(const char *folder, bool check, FgProgress *out, bool *out_masters,
+                          FgFail *fail)
 {
     json_error_t error;
     char *path = fg_text("%s/manifest.json", folder);
@@ -181,6 +248,7 @@ static bool read_manifest(const char *folder, FgProgress *out, bool *out_masters
         ok = read_count(manifest, path, "ranks", &out->ranks, fail);
     ok = ok && read_scale(manifest, path, out, fail);
     *out_masters = json_is_true(json_object_get(manifest, "masters"));
+    ok = ok && (!check || check_sums(manifest, folder, *out_masters, fail));
     json_decref(manifest);
     free(path);
     return ok;
@@ -203,7 +271,7 @@ bool fg_checkpoint_load(const FgStore *store, FgWorld *world, const char *dir,
     char *folder = first ? fg_shelf_newest(dir, fail) : NULL;
     *out_progress = (FgProgress){0};
     bool ok = (!first || folder) && fg_share_text(world, &folder, fail) &&
-              read_manifest(folder, out_progress, &masters, fail) &&
+              read_manifest(folder, first, out_progress, &masters, fail) &&
               load_file(store, folder, masters ? FG_SHELF_MASTER : FG_SHELF_MODEL, fail) &&
               load_file(store, folder, FG_SHELF_EXP_AVG, fail) &&
               load_file(store, folder, FG_SHELF_EXP_AVG_SQ, fail);

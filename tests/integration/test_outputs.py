@@ -1,5 +1,5 @@
-"""Outputs of the command and of trained programs: whole or not at all, on a full disk and when killed; and names that would do harm
-in a shell.
+"""Outputs of the command and of trained programs: whole or not at all, on a full disk when killed, and when several write one; and names that
+would do harm in a shell.
 
     test_outputs.py --build B --source S
 
@@ -150,6 +150,58 @@ def trained(tools, model):
     require(tried >= 12, f"{tried} records in all logs")
 
 
+def side_by_side(tools, model):
+    """Several commands write one file: it is what one of them makes, and nothing else is there."""
+    folder = os.path.dirname(tools.path("together", "x"))
+    for name, flags in (("text.c", ("--emit", "c")), ("program", ())):
+        path, wanted, running = os.path.join(folder, name), [], []
+        forms = [[tools.foregather, "compile", model, *flags, "--ranks", ranks, "-o", path] for ranks in ("1", "2")]
+        for form in forms:
+            tools.call(*form)
+            with open(path, "rb") as f:
+                wanted.append(f.read())
+        for _ in range(2):
+            running += [subprocess.Popen(form, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for form in forms]
+        for process in running:
+            _, said = process.communicate(timeout=240)
+            require(process.returncode == 0, f"one of several ended with {process.returncode}:\n{said}")
+        with open(path, "rb") as f:
+            found = f.read()
+        program = name == "program"  # it may name a folder of its making
+        require(len(found) in [len(w) for w in wanted] if program else found in wanted, f"{name} is none of what was made")
+        if program:
+            _, said = tools.call(path, "--version")
+        require(sorted(os.listdir(folder)) == [name], f"{name}: left {sorted(os.listdir(folder))}")
+        os.remove(path)
+
+
+def trained_killed(tools, model):
+    """Whenever a run is killed, it goes on from a whole checkpoint and ends as one that was not."""
+    program, data = tools.path("killed-program"), tools.path("text")
+    tools.call(tools.foregather, "compile", model, "-o", program)
+    run = lambda save, *more: [program, "--data", data, "--steps", "60", "--save", save, "--save-every", "1", *more]  # noqa: E731
+    whole, save, last = tools.path("killed-whole"), tools.path("killed-save"), "step-000060"
+    start = time.monotonic()
+    tools.call(*run(whole))
+    took, kills = time.monotonic() - start, 0
+    for i in range(12):
+        some = os.path.isdir(save) and any(name.startswith("step-") for name in os.listdir(save))
+        if os.path.isdir(os.path.join(save, last)):
+            break
+        process = subprocess.Popen(run(save, *(("--resume", save) if some else ())), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            process.wait(timeout=took * (0.13 + 0.021 * i))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            kills += 1
+        _, said = process.communicate()
+        require(process.returncode in (0, -signal.SIGKILL), f"after {kills} kills it ended with {process.returncode}: {said}")
+    require(kills >= 3, f"only {kills} kills in {took:.1f} s")
+    tools.call(*run(save, "--resume", save))
+    require(checkpoint(os.path.join(save, last)) == checkpoint(os.path.join(whole, last)), f"after {kills} kills it ends elsewhere")
+    require(not [name for name in os.listdir(save) if name.startswith((".tmp", ".old"))], f"left behind: {os.listdir(save)}")
+
+
 def main():
     tools, _ = open_tools()
     cases = Cases()
@@ -159,7 +211,9 @@ def main():
     cases.run("outputs: killed", killed, tools, model)
     cases.run("outputs: names", names, tools, model)
     cases.run("outputs: nvcc sees no name", nvcc_sees_no_name, tools, model)
+    cases.run("outputs: several commands write one file", side_by_side, tools, model)
     cases.run("outputs: a trained program without room", trained, tools, model)
+    cases.run("outputs: a trained program, killed again and again", trained_killed, tools, model)
     tools.close()
     cases.end()
 

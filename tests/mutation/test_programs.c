@@ -7,8 +7,9 @@
  * happen are marked; docs/proof.md argues why.
  *
  * The suite tries a sample that does not depend on chance. In the environment, FG_MUTANTS=all tries
- * every mutant, FG_MUTANTS_ONLY=WORD those of the programs whose titles hold the word, and
- * FG_MUTANTS_SHOW=1 names those that only the comparison refuses. */
+ * every mutant, FG_MUTANTS=N up to N of each kind and program, FG_MUTANTS_ONLY=WORD those of the
+ * programs whose titles hold the word, and FG_MUTANTS_SHOW=1 names those that only the comparison
+ * refuses. */
 #include "../unit/unit.h"
 
 #include "mutants.h"
@@ -173,7 +174,9 @@ static void try(void *context, const Mutant *mutant)
 static void try_kind(const Program *program, const Kind *kind, uint32_t sample, Count *count,
                      int *failures)
 {
-    const char *all = getenv("FG_MUTANTS");
+    const char *asked = getenv("FG_MUTANTS"); /* "all", or a number */
+    bool all = asked && !strcmp(asked, "all");
+    sample = asked && atoi(asked) > 0 ? (uint32_t)atoi(asked) : sample;
     Run run = {program, kind->name, count, 1, 0, true, failures};
     FgArena *arena = fg_arena_new();
     kind->make(program, arena, try, &run);

@@ -85,7 +85,7 @@ static const Edit edits[] = {
     {"FG_RT_BF16, 1, 24576, 0, 1, ", "FG_RT_BF16, 0, 24576, 0, 1, ", "must not be there", false},
     {"FG_RT_I32, 0, 512,", "FG_RT_F16 + 9, 0, 512,", "an input of no dtype", false},
     {".loss = ", ".loss = FG_RT_NONE + 0 * ", "the sum of losses have no place", false},
-    /* trace.c */
+    /* trace.c, args.c */
     {".prologue = body_prologue", ".prologue = body_init", "names no function of the file", false},
     {"fg_rt_record(cx, FG_GATHER,", "fg_rt_record(cx, 7,", "there is no stream 7", false},
     {"    fg_rt_wait(cx, FG_COMPUTE,",
@@ -97,6 +97,9 @@ static const Edit edits[] = {
      "a join that is not the end of its body", false},
     {"{\n    step_update(cx);", "{\n    fg_rt_record(cx, FG_COMPUTE, 0);\n    step_update(cx);",
      "on a stream that has no work yet", false},
+    /* the checker: weights that start as half of the master, read as another type */
+    {"FG_RT_F32, FG_RT_BF16); /* embed.weight", "FG_RT_BF16, FG_RT_BF16); /* embed.weight",
+     "from what is not the same part of the bucket's master", false},
     /* plan.c, plan_tables.c */
     {"FG_RT_NORMAL, 0.1, 1, 1, 0, 0}", "FG_RT_NORMAL, 0.1, 1, 0, 0, 0}",
      "parameter embed.weight is not as in the plan", true},
@@ -182,28 +185,12 @@ static const Edit custom_edits[] = {
 };
 
 /* chain.c, and what calls of chains must keep to; for the host, then for GPUs. */
-static const Variant chains = {"tests/data/chains/model.json",
-                               FG_SCHEDULE_COMPILED,
-                               2,
-                               FG_F32,
-                               0,
-                               1,
-                               FG_RECOMPUTE_NONE,
-                               "chains",
-                               NULL,
-                               0,
-                               FG_VOCAB_GATHERED};
-static const Variant kernels = {"tests/data/chains/model.json",
-                                FG_SCHEDULE_COMPILED,
-                                2,
-                                FG_F32,
-                                0,
-                                1,
-                                FG_RECOMPUTE_NONE,
-                                "chains for 2 T4",
-                                "2xT4",
-                                0,
-                                FG_VOCAB_GATHERED};
+static const Variant chains = {
+    .title = "chains", .model = "tests/data/chains/model.json", .ranks = 2};
+static const Variant kernels = {.title = "chains for GPUs",
+                                .model = "tests/data/chains/model.json",
+                                .machine = "2xT4",
+                                .ranks = 2};
 
 #define ONE_MORE                                                                                   \
     "FG_INLINE float value_fused_7(float x0)\n{\n    return x0;\n}\n\n"                            \

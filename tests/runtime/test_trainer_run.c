@@ -311,6 +311,40 @@ static void resume_on_other_ranks(int *failures)
     run_free(&run);
 }
 
+/* One bit of each file, in turn: of a number in the manifest, in the middle of the tensors. */
+static void damage_is_found(int *failures)
+{
+    static const char *const FILES[] = {"manifest.json", "exp_avg.safetensors",
+                                        "exp_avg_sq.safetensors", "master.safetensors",
+                                        "model.safetensors"};
+    Run run = run_new();
+    Bigram bigram;
+    bigram_make(&bigram, 2, 3, 1, 0, true);
+    CHECK(go(&run, &bigram.program, "--steps 3 --save @/e") == 0);
+    for (int i = 0; i < 5; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "e/step-000003/%s", FILES[i]);
+        char *path = scratch_path(run.folder, name);
+        size_t n = 0;
+        char *bytes = scratch_read(path, &n), *number = bytes ? strstr(bytes, "\"rows\"") : NULL;
+        CHECK(bytes && (i > 0 || number));
+        char *bit = i > 0 ? bytes + n - n / 4 : number ? strchr(number, ',') - 1 : NULL;
+        if (bytes && bit) {
+            *bit ^= 1;
+            CHECK(scratch_write(path, bytes, n));
+            int status = go(&run, &bigram.program, "--steps 4 --resume @/e");
+            CHECK(status == (i == 4 ? 0 : 1)); /* masters are read, not what was rounded */
+            CHECK(i == 4 || (says(&run, FILES[i]) && says(&run, "damaged: ")));
+            *bit ^= 1;
+            CHECK(scratch_write(path, bytes, n));
+        }
+        free(bytes);
+        free(path);
+    }
+    CHECK(go(&run, &bigram.program, "--steps 4 --resume @/e") == 0);
+    run_free(&run);
+}
+
 static void stops_on_a_signal(int *failures)
 {
     for (int with_save = 0; with_save < 2; with_save++) {
@@ -451,7 +485,7 @@ static void what_it_reports(int *failures)
 UNIT_MAIN({"unclipped runs follow the reference", unclipped},
           {"clipped runs follow the reference", clipped}, {"gradients", gradients},
           {"resume is bitwise", resume_is_bitwise},
-          {"resume on other ranks", resume_on_other_ranks},
+          {"resume on other ranks", resume_on_other_ranks}, {"damage is found", damage_is_found},
           {"stops on a signal", stops_on_a_signal}, {"errors", errors}, {"bad places", bad_places},
           {"folders of other runs", folders_of_other_runs}, {"a failing call", a_failing_call},
           {"what it reports", what_it_reports})

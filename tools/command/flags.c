@@ -181,7 +181,9 @@ static const char *refuse_value(FgArena *arena, const Flag *flag, const char *va
     if (*flag->choices && find_choice(flag->choices, value) < 0)
         return fg_arena_printf(arena, "one of: %s", flag->choices);
     if (strcmp(flag->value, "N") == 0 && !is_count(value))
-        wanted = "a whole number from 1 on";
+        wanted = strspn(value, "0123456789") == strlen(value) && strlen(value) > 9
+                     ? "a whole number from 1 to 2147483647"
+                     : "a whole number from 1 on";
     else if (flag == &table[FG_FLAG_ranks] && strtol(value, NULL, 10) > MAX_RANKS)
         wanted = "at most 65536 ranks";
     else if (strcmp(flag->value, "X") == 0 && !is_limit(value))

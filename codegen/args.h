@@ -11,8 +11,8 @@
  *   operands         the rows of a custom function's operands: the first one's index, and how many
  *   layout(kind)     index of a strided layout (layout.h), or FG_RT_NONE where none is needed
  *   an attribute     INT and BOOL as integers (negative ones in two's complement), FLOAT as a
- * float, WORD as the index of the choice, TEXT as the index of the custom function of that name ws
- * the workspace's offset and bytes bucket elements  the node's bucket and its padded length
+ * float, WORD as the index of the choice, TEXT as the index of the function: the custom one of that
+ * name, the chain's with that expression. ws the workspace's offset and bytes bucket elements  the node's bucket and its padded length
  * FG_RT_X 1.0      as they stand */
 #ifndef FG_CODEGEN_ARGS_H
 #define FG_CODEGEN_ARGS_H
@@ -31,8 +31,8 @@ typedef struct FgArg {
 
 typedef FG_VEC(FgArg) FgArgs;
 
-/* A function of the user's, by the first node that calls it: its operands and results are those of
- * all others in number, dtype and order. */
+/* A function of the user's or of a chain, by the first node that calls it: its operands and results
+ * are those of all others in number, dtype and order. */
 typedef struct FgCustomRow {
     const char *function;
     uint32_t node;

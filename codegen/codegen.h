@@ -2,14 +2,16 @@
  *
  * Nothing is decided here: one node, one call, in issue order, with the addresses that the module
  * holds. The file is plain C that includes only fg_rt.h: static const tables, straight-line
- * functions, no macros, no control flow. */
+ * functions, no macros, no control flow but the loops of fused chains. For GPUs these are kernels:
+ * then the file has two parts, of which a compiler of C sees the first, and one of CUDA the second.
+ */
 #ifndef FG_CODEGEN_CODEGEN_H
 #define FG_CODEGEN_CODEGEN_H
 
 #include "ir/ir.h"
 
 #define FG_CODEGEN_ABI                                                                             \
-    3 /* the FG_RT_ABI that emitted files are written for; a test compares the two */
+    4 /* the FG_RT_ABI that emitted files are written for; a test compares the two */
 
 typedef struct FgEmitRow {
     const char *name;
@@ -27,6 +29,7 @@ typedef struct FgEmitInfo {
     uint64_t host_memory_bytes; /* host memory offered to a rank; said where some is used */
     const FgEmitRow *ledger;    /* bytes by class at the peak */
     uint32_t n_ledger;
+    bool cuda; /* with a kernel part, where there are kernels */
 } FgEmitInfo;
 
 /* Appends the C text to `out`. A module that is not at level sched, or breaks its rules, is our bug

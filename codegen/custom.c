@@ -9,9 +9,12 @@
  *       custom_relu2(fg_custom_in(call, 0), fg_custom_out(call, 1), call);
  *   }
  *
- * Names of custom functions begin with `custom_`, which nothing else in an emitted file does. */
+ * Names of custom functions begin with `custom_`, which nothing else in an emitted file does. Fused
+ * chains are called in the same way, by fg_rt_fused; their functions are the file's own (chain.h).
+ */
 #include "codegen/custom.h"
 
+#include "codegen/chain.h"
 #include "codegen/ctext.h"
 
 #include <inttypes.h>
@@ -30,7 +33,9 @@ static const char *const c_types[FG_N_DTYPES] = {
 
 uint32_t fg_custom_index(FgArgsCx *cx, const FgNode *node)
 {
-    const char *function = fg_node_attr(node, "function")->word;
+    bool chain = node->op == FG_OP_fused;
+    const char *function =
+        chain ? fg_chain_function(cx, node) : fg_node_attr(node, "function")->word;
     for (uint32_t i = 0; i < cx->customs.len; i++) {
         if (strcmp(cx->customs.data[i].function, function) == 0)
             return i;
@@ -73,10 +78,9 @@ static const char *type_of(const FgEmit *emit, uint32_t value)
     return c_types[emit->module->values.data[value].type->dtype];
 }
 
-static void put_custom(const FgEmit *emit, FgBuf *out, const FgCustomRow *row)
+static void put_declaration(const FgEmit *emit, FgBuf *out, const FgCustomRow *row)
 {
     const FgNode *node = &emit->module->nodes.data[row->node];
-    uint32_t n = node->n_operands, all = n + node->n_results;
     fg_buf_puts(out, "/* in ");
     fg_c_comment(out, fg_node_attr(node, "source")->word);
     if (*fg_node_attr(node, "cuda")->word) {
@@ -84,13 +88,23 @@ static void put_custom(const FgEmit *emit, FgBuf *out, const FgCustomRow *row)
         fg_c_comment(out, fg_node_attr(node, "cuda")->word);
     }
     fg_buf_printf(out, " */\nvoid %s(", row->function);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < node->n_operands; i++)
         fg_buf_printf(out, "const %s *, ", type_of(emit, node->operands[i]));
     for (uint32_t i = 0; i < node->n_results; i++)
         fg_buf_printf(out, "%s *, ", type_of(emit, node->results[i]));
-    fg_buf_printf(out,
-                  "const FgCustom *);\n\nstatic void call_%s(const FgCustom *call)\n{\n    %s(",
-                  row->function, row->function);
+    fg_buf_puts(out, "const FgCustom *);\n\n");
+}
+
+static void put_custom(FgEmit *emit, FgBuf *out, const FgCustomRow *row)
+{
+    const FgNode *node = &emit->module->nodes.data[row->node];
+    uint32_t n = node->n_operands, all = n + node->n_results;
+    if (node->op == FG_OP_fused)
+        fg_emit_chain(emit, out, row);
+    else
+        put_declaration(emit, out, row);
+    fg_buf_printf(out, "static void call_%s(const FgCustom *call)\n{\n    %s(", row->function,
+                  row->function);
     for (uint32_t i = 0; i < all; i++)
         fg_buf_printf(out, "fg_custom_%s(call, %u), ", i < n ? "in" : "out", i);
     fg_buf_puts(out, "call);\n}\n\n");
@@ -127,7 +141,7 @@ void fg_emit_operand_dims(FgEmit *emit, FgBuf *out)
         fg_c_i64(out, dims->data[i]);
         fg_buf_puts(out, ",");
     }
-    fg_buf_puts(out, " /* operands of custom functions */\n");
+    fg_buf_puts(out, " /* operands of functions */\n");
 }
 
 void fg_emit_operands(FgEmit *emit, FgBuf *out)

@@ -3,6 +3,7 @@
  * Functions are made first, since they decide the rows of the tables `nodes` and `layouts`. */
 #include "codegen/codegen.h"
 
+#include "codegen/chain.h"
 #include "codegen/ctext.h"
 #include "codegen/custom.h"
 #include "codegen/parts.h"
@@ -46,6 +47,8 @@ static void put_header(const FgEmit *emit, FgBuf *out)
                      "lives first,\n * then the arena. Each call is followed by the name of its "
                      "node and the place in the "
                      "model that it comes from. */\n#include \"fg_rt.h\"\n\n");
+    if (fg_emit_has_kernels(emit))
+        fg_buf_puts(out, "#ifndef __CUDACC__\n\n");
 }
 
 /* The bodies in the order in which they run; the field of FgRtProgram that each one fills. */
@@ -85,4 +88,9 @@ void fg_emit_c(FgArena *arena, const FgModule *sched, const FgEmitInfo *info, Fg
             fg_buf_printf(out, "    .%s = body_%s,\n", bodies[i].field, bodies[i].func);
     }
     fg_buf_puts(out, "};\n\nconst FgRtProgram *fg_program(void)\n{\n    return &program;\n}\n");
+    if (!fg_emit_has_kernels(&emit))
+        return;
+    fg_buf_puts(out, "\n#else\n");
+    fg_emit_kernels(&emit, out);
+    fg_buf_puts(out, "\n#endif\n");
 }

@@ -276,18 +276,29 @@ void fg_emit_tables(FgEmit *emit, FgBuf *out)
 }
 
 /* ---- the program ---- */
-/* The cross-entropy whose value is the loss, or NULL when the loss is something else. */
+/* The cross-entropy whose value it is, or, of a head in pieces, the last of those that add up to
+ * it; NULL when it is something else. No other sum holds a cross-entropy: models are refused it. */
+static const FgNode *cross_entropy_of(const FgModule *m, uint32_t value)
+{
+    for (;;) {
+        const FgValue *v = &m->values.data[value];
+        if (v->kind != FG_VALUE_RESULT)
+            return NULL;
+        const FgNode *def = &m->nodes.data[v->def];
+        if (def->op == FG_OP_cross_entropy || def->op == FG_OP_vocab_loss)
+            return def;
+        if (def->op != FG_OP_reshape && def->op != FG_OP_add)
+            return NULL;
+        value = def->operands[def->n_operands - 1];
+    }
+}
+
 static const FgNode *token_loss(const FgModule *m)
 {
     for (uint32_t i = 0; i < m->nodes.len; i++) {
         const FgNode *node = &m->nodes.data[i];
-        if (node->op != FG_OP_loss_add)
-            continue;
-        const FgValue *loss = &m->values.data[node->operands[0]];
-        if (loss->kind != FG_VALUE_RESULT)
-            return NULL;
-        const FgNode *def = &m->nodes.data[loss->def];
-        return def->op == FG_OP_cross_entropy || def->op == FG_OP_vocab_loss ? def : NULL;
+        if (node->op == FG_OP_loss_add)
+            return cross_entropy_of(m, node->operands[0]);
     }
     return NULL;
 }

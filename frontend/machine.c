@@ -189,19 +189,51 @@ static void read_matmul(MachineCx *cx, const FgJson *root)
     read_rate(cx, matmul, "f16", 1e30, &cx->machine->matmul_f16);
 }
 
+/* [[head dim, forward, backward], ...], by growing dim. */
+static void read_attention(MachineCx *cx, const FgJson *root)
+{
+    FgMachine *m = cx->machine;
+    const FgJson *list = fg_json_want(cx->json, root, "attention", FG_JSON_IS_LIST);
+    if (!list)
+        return;
+    m->attention.data = NULL;
+    m->attention.len = m->attention.cap = 0;
+    for (uint32_t i = 0; i < list->n_items; i++) {
+        const FgJson *item = &list->items[i];
+        if (!fg_json_is(cx->json, item, FG_JSON_IS_LIST, "a rate of attention"))
+            continue;
+        bool ok = item->n_items == 3;
+        for (uint32_t k = 0; k < item->n_items; k++)
+            ok = ok && item->items[k].f > 0 && item->items[k].f <= 1e30;
+        if (ok && m->attention.len)
+            ok = item->items[0].f > m->attention.data[m->attention.len - 1].dim;
+        if (!ok) {
+            fg_json_report(cx->json, item->loc, FG_D_BAD_VALUE,
+                           "a rate of attention is [head dim, forward, backward], all greater than "
+                           "0, by growing dim");
+            continue;
+        }
+        FgAttentionRate rate = {item->items[0].f, item->items[1].f, item->items[2].f};
+        fg_vec_push(cx->arena, &m->attention, rate);
+    }
+}
+
 static void read_beside(MachineCx *cx, const FgJson *root)
 {
-    static const char *const keys[] = {"compute_gather", "compute_reduce", "gather_compute",
-                                       "reduce_compute", "gather_reduce",  "reduce_gather",
-                                       "compute_host",   "host_compute",   "link_host",
-                                       "host_link",      "stash_fetch",    "fetch_stash"};
-    enum { NEEDED = 6 }; /* the rest is about host memory, and 1 when absent */
+    static const char *const keys[] = {
+        "compute_gather", "compute_reduce", "gather_compute", "reduce_compute", "gather_reduce",
+        "reduce_gather",  "compute_host",   "host_compute",   "link_host",      "host_link",
+        "stash_fetch",    "fetch_stash",    "compute_update", "update_compute", "gather_update",
+        "update_gather",  "reduce_update",  "update_reduce"};
+    enum { NEEDED = 6 }; /* the rest is about host memory and updates, and may be absent */
     FgMachine *m = cx->machine;
     double *const fields[] = {
         &m->compute_beside_gather, &m->compute_beside_reduce, &m->gather_beside_compute,
         &m->reduce_beside_compute, &m->gather_beside_reduce,  &m->reduce_beside_gather,
         &m->compute_beside_host,   &m->host_beside_compute,   &m->link_beside_host,
-        &m->host_beside_link,      &m->stash_beside_fetch,    &m->fetch_beside_stash};
+        &m->host_beside_link,      &m->stash_beside_fetch,    &m->fetch_beside_stash,
+        &m->compute_beside_update, &m->update_beside_compute, &m->gather_beside_update,
+        &m->update_beside_gather,  &m->reduce_beside_update,  &m->update_beside_reduce};
     const FgJson *beside = member(cx, root, "beside", FG_JSON_IS_OBJECT);
     if (!beside)
         return;
@@ -267,6 +299,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
                                        "reserved_estimated",
                                        "workspace",
                                        "matmul",
+                                       "attention",
                                        "vector",
                                        "memory_rate",
                                        "launch",
@@ -291,6 +324,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
         m->name = fg_arena_strdup(cx->arena, name->text);
     read_sizes(cx, root);
     read_matmul(cx, root);
+    read_attention(cx, root);
     read_rate(cx, root, "vector", 1e30, &m->vector_flops);
     read_rate(cx, root, "memory_rate", 1e30, &m->memory_rate);
     read_rate(cx, root, "launch", 3600, &m->launch_seconds);

@@ -141,6 +141,15 @@ static bool operands_given(FgModule *m, const FgNode *node)
     return false;
 }
 
+uint64_t fg_view_offset(const FgModule *m, const FgNode *node)
+{
+    const FgType *y = m->values.data[node->results[0]].type;
+    if (node->op != FG_OP_rows)
+        return 0;
+    return (uint64_t)fg_node_attr(node, "first")->i *
+           (fg_type_bytes(y) / (uint64_t)fg_node_attr(node, "count")->i);
+}
+
 /* A view made below the graph level lies in its operand's memory from the start. */
 static void link_view(FgModule *m, const FgNode *node)
 {
@@ -149,7 +158,7 @@ static void link_view(FgModule *m, const FgNode *node)
     const FgValue *x = fg_value(m, node->operands[0]);
     FgValue *y = fg_value(m, node->results[0]);
     y->root = x->root;
-    y->root_offset = x->root_offset;
+    y->root_offset = x->root_offset + fg_view_offset(m, node);
     y->mem = x->mem;
 }
 

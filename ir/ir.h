@@ -206,7 +206,8 @@ typedef struct FgNumerics {
     int64_t accumulate; /* micro-steps a step, >= 1 */
     FgLookup lookup;    /* set by `bucket`, from the graph and the number of ranks */
     FgVocab vocab;      /* the form of every embedding and head that allows it */
-    int64_t chunk;      /* sharded: tokens of each rank that travel at a time; 0: `vocab` decides */
+    int64_t chunk;      /* tokens of each rank that a head takes at a time, and that travel at a
+                           time where it is sharded; 0: all, or as many as `vocab` decides */
 } FgNumerics;
 
 /* The range of f16 is small: gradients are those of the loss times a scale, and an update is
@@ -374,6 +375,8 @@ uint32_t fg_node_finish(FgBuilder *builder, FgNode *node, const char *hint);
 /* Like fg_node_finish, but writes into values that exist (states, slices of a bucket's buffer). */
 void fg_node_finish_into(FgBuilder *builder, FgNode *node, const uint32_t *results,
                          uint32_t n_results);
+/* Bytes from the begin of a view's operand to the view, where the op says it (`rows`). */
+uint64_t fg_view_offset(const FgModule *module, const FgNode *node);
 
 /* ---- text ---- */
 void fg_module_print(const FgModule *module, FgBuf *out);

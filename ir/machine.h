@@ -15,6 +15,11 @@ typedef struct FgCurvePoint {
 typedef FG_VEC(
     FgCurvePoint) FgCurve; /* by bytes; linear between points, last rate beyond, first time below */
 
+/* Operations a second of attention's products, forward and backward, with heads of `dim`. */
+typedef struct FgAttentionRate {
+    double dim, forward, backward;
+} FgAttentionRate;
+
 typedef struct FgMachine {
     const char *name;
     uint32_t ranks, ranks_per_node;
@@ -23,6 +28,7 @@ typedef struct FgMachine {
     bool reserved_estimated;  /* the constant was not measured, and the summary says so */
     uint64_t workspace_bytes; /* scratch of library calls, in the plan */
     double matmul_f32, matmul_bf16, matmul_f16; /* FLOP/s */
+    FG_VEC(FgAttentionRate) attention;          /* bf16 and f16, by dim; empty: as matmul */
     double vector_flops;                        /* FLOP/s outside the matrix units */
     double memory_rate;                         /* bytes/s, read + write */
     double launch_seconds;                      /* least time of a device call */
@@ -38,6 +44,11 @@ typedef struct FgMachine {
     double compute_beside_host, host_beside_compute;
     double link_beside_host, host_beside_link; /* the link: gathers and reductions */
     double stash_beside_fetch, fetch_beside_stash;
+    /* Updates: kernels bound by memory on the copy stream. Factors of 0: compute and updates slow
+     * each other as compute and reductions do, collectives and updates not at all. */
+    double compute_beside_update, update_beside_compute;
+    double gather_beside_update, update_beside_gather;
+    double reduce_beside_update, update_beside_reduce;
 } FgMachine;
 
 /* Host memory of one rank: an equal share of its node's. */

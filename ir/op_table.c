@@ -103,6 +103,13 @@ void fg_op_arity(FgOp op, uint32_t *out_min, uint32_t *out_max, uint32_t *out_re
     *out_max = rest ? UINT32_MAX : all;
 }
 
+uint32_t fg_op_plus(FgOp op)
+{
+    uint32_t min, max, results;
+    fg_op_arity(op, &min, &max, &results);
+    return fg_op_info(op)->flags & FG_OPF_PLUS ? max - 1 : FG_NO_ID;
+}
+
 /* The words of a custom node's element types, one a result. */
 static uint32_t n_words(const char *words)
 {

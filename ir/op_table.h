@@ -12,9 +12,11 @@ typedef enum FgOpFlag {
                                    gradient buffer, in the wire dtype: attribute `accumulate` */
     FG_OPF_COLLECTIVE = 1 << 3,
     FG_OPF_EFFECT = 1 << 4, /* writes something beside its results: never removed or merged */
-    FG_OPF_VIEW = 1 << 5, /* result 0 is operand 0's memory under another shape: no work, no call */
+    FG_OPF_VIEW = 1 << 5, /* result 0 is operand 0's memory, or a part of it: no work, no call */
     FG_OPF_WORKSPACE = 1 << 6, /* its call takes the workspace as scratch */
-    FG_OPF_CONSTANT = 1 << 7   /* no operands, same result every step: computed once by @init */
+    FG_OPF_CONSTANT = 1 << 7,  /* no operands, same result every step: computed once by @init */
+    FG_OPF_PLUS = 1 << 8 /* its last operand, `plus`, is added to result 0 before the one rounding;
+                            result 0 may take its memory */
 } FgOpFlag;
 
 /* Levels in which a node of the op may stand. */
@@ -92,6 +94,8 @@ bool fg_op_parse(const char *name, FgOp *out);
 void fg_op_arity(FgOp op, uint32_t *out_min, uint32_t *out_max, uint32_t *out_results);
 /* How many results a node makes whose attributes are set. */
 uint32_t fg_node_results(const FgNode *node);
+/* The number of the operand `plus` (FG_OPF_PLUS); FG_NO_ID for an op without one. */
+uint32_t fg_op_plus(FgOp op);
 void fg_node_cost(const FgModule *module, const FgNode *node, FgCost *cost);
 
 #endif

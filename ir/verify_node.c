@@ -276,5 +276,8 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
         expect_state(v, node, node->results[1], b->moment1, FG_ROLE_MOMENT1);
         expect_state(v, node, node->results[2], b->moment2, FG_ROLE_MOMENT2);
         expect_state(v, node, node->results[3], b->shard, FG_ROLE_SHARD);
+        if (node->results[4] != FG_NO_ID &&
+            v->m->values.data[v->m->values.data[node->results[4]].root].role != FG_ROLE_NORM)
+            fg_verify_fail_node(v, node, "its last result is not the norm");
     }
 }

@@ -15,6 +15,7 @@
  *   check_scale.c    a loss's scale goes in once and out once
  *   check_step.c     gathers and releases alternate; every gradient is reduced once with all
  *                    contributions; every bucket is updated once
+ *   check_rows.c     rows of lookups and of sharded tables are added by their owners, once
  *
  * Cost: a few passes over the nodes; an access costs the number of runs of bytes that it covers. */
 #include "passes/check_internal.h"

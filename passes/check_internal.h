@@ -1,4 +1,4 @@
-/* Private to the checker: what its three files share. None of the passes that make schedules
+/* Private to the checker: what its files share. None of the passes that make schedules
  * includes this, and the checker includes nothing of theirs. */
 #ifndef FG_PASSES_CHECK_INTERNAL_H
 #define FG_PASSES_CHECK_INTERNAL_H
@@ -165,6 +165,20 @@ bool fg_check_skipped(const FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_step_begin(FgCheckWalk *walk); /* a period, or flush */
 void fg_check_step_end(FgCheckWalk *walk, bool flush);
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func);
+/* The bucket that a node works on, or NULL after a report. */
+const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node);
+/* A reduction or a lookup begins the gradient slice of a step, or adds to it. */
+void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice);
+
+/* ---- rows that travel (check_rows.c) ---- */
+void fg_check_exchange(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_collect(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_return_rows(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_vocab_dw(FgCheckWalk *walk, const FgTraceNode *node);
+/* Any node, which may use what was collected, or read a slice that nothing gathers. */
+void fg_check_collected_use(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node);
 
 /* ---- a scaled loss (check_scale.c) ---- */
 void fg_check_scale_in(FgCheckWalk *walk, const FgTraceNode *node);
@@ -178,6 +192,8 @@ void fg_check_scale_reads(FgCheckWalk *walk, const FgTraceNode *node);
 /* ---- host memory (check_offload.c) ---- */
 void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node);
+/* At start the working copy of weights is made from the master: each part from the same one. */
+void fg_check_first_copy(FgCheckWalk *walk, const FgTraceNode *node);
 /* The bucket's shard itself, or a copy that was fetched of it whole at this version. */
 bool fg_check_is_shard(const FgCheckWalk *walk, uint32_t buffer, const FgTraceBucket *bucket,
                        uint32_t version);

@@ -145,13 +145,23 @@ static bool updates(const FgNode *node)
            node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
 }
 
+/* Of a chain: what is read element by element, in the result's dtype. */
+static bool is_like_result(const Cx *cx, const FgNode *node, uint32_t i)
+{
+    const FgType *x = cx->module->values.data[node->operands[i]].type;
+    const FgType *y = cx->module->values.data[node->results[0]].type;
+    return fg_node_attr(node, "repeat")->ints[i] == 0 && x->dtype == y->dtype;
+}
+
 /* The result that may take the memory of operand `i`, or FG_NO_ID. */
-static uint32_t inplace(const FgNode *node, uint32_t i)
+static uint32_t inplace(const Cx *cx, const FgNode *node, uint32_t i)
 {
     uint32_t flags = fg_op_info(node->op)->flags;
-    bool taken = i == 0 || (i == 1 && (flags & FG_OPF_COMMUTATIVE));
+    bool taken = node->op == FG_OP_fused ? is_like_result(cx, node, i)
+                                         : i == 0 || (i == 1 && (flags & FG_OPF_COMMUTATIVE));
     bool can = (flags & FG_OPF_INPLACE) || node->op == FG_OP_all_reduce;
-    return taken && can && node->n_results ? node->results[0] : FG_NO_ID;
+    can = (taken && can) || i == fg_op_plus(node->op);
+    return can && node->n_results ? node->results[0] : FG_NO_ID;
 }
 
 /* A reduction may spoil the buffer that it reduces. */
@@ -171,7 +181,7 @@ static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
                                          .read = true,
                                          .write = is_spoilt(node, i),
                                          .scratch = is_spoilt(node, i),
-                                         .inplace = inplace(node, i)}));
+                                         .inplace = inplace(cx, node, i)}));
     for (uint32_t i = 0; i < node->n_results; i++)
         if (node->results[i] != FG_NO_ID)
             fg_vec_push(cx->arena, &list,

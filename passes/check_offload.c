@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { R_SIDE = 52, R_COPY, R_DIRTY, R_PART };
+enum { R_SIDE = 54, R_COPY, R_DIRTY, R_PART, R_FIRST };
 
 static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
 {
@@ -113,11 +113,49 @@ void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node)
         root, at, bucket < walk->trace->buckets.len ? walk->buckets[bucket].version : 0};
 }
 
-/* The first working copy of weights is made from the master, at start. */
-static bool is_first_copy(const FgCheckWalk *walk, const FgTraceNode *node, uint32_t state)
+/* Bytes of an element of a bucket's state. */
+static uint64_t element_bytes(const FgCheckWalk *walk, uint32_t state)
 {
-    return value_at(walk, state)->role == FG_ROLE_SHARD &&
-           !strcmp(walk->trace->funcs.data[walk->check->func[node->id]].name, "init");
+    const FgTraceBuffer *it = value_at(walk, state);
+    return it->elements ? it->bytes / it->elements : 0;
+}
+
+/* The operand that is a part of a bucket's master, or was fetched from it; FG_NO_ID: none. */
+static uint32_t master_of(const FgCheckWalk *walk, const FgTraceNode *node, uint32_t *out_state,
+                          uint64_t *out_at)
+{
+    for (uint32_t i = 0; i < node->n_operands; i++)
+        if (node->operands[i] != FG_NO_ID &&
+            find_home(walk, node->operands[i], out_state, out_at) &&
+            value_at(walk, *out_state)->role == FG_ROLE_MASTER)
+            return node->operands[i];
+    return FG_NO_ID;
+}
+
+void fg_check_first_copy(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t state = FG_NO_ID, to = node->n_results ? node->results[0] : FG_NO_ID;
+    uint64_t at = 0;
+    if (!walk->start || to == FG_NO_ID)
+        return;
+    const FgTraceBuffer *root = value_at(walk, walk->check->root[to]);
+    uint32_t from = master_of(walk, node, &state, &at);
+    bool writes = root->state && root->role == FG_ROLE_SHARD;
+    if (from == FG_NO_ID && !writes)
+        return;
+    uint32_t index = writes ? root->index : value_at(walk, state)->index;
+    const FgTraceBucket *bucket =
+        index < walk->trace->buckets.len ? &walk->trace->buckets.data[index] : NULL;
+    uint64_t wide = from == FG_NO_ID ? 0 : element_bytes(walk, state);
+    uint64_t narrow = bucket && wide ? element_bytes(walk, bucket->shard) : 0;
+    bool same = narrow && state == bucket->master &&
+                value_at(walk, from)->bytes / wide * narrow == value_at(walk, to)->bytes;
+    if (!same || (writes && value_at(walk, to)->at - root->at != at / wide * narrow))
+        fg_check_fail(walk->check, node, R_FIRST,
+                      "it makes %s from what is not the same part of the bucket's master",
+                      text(walk, to));
+    else if (!writes)
+        walk->origin[to] = (FgCheckOrigin){bucket->shard, at / wide * narrow, 0};
 }
 
 void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node)
@@ -128,8 +166,7 @@ void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node)
     if (!sizes_agree(walk, node) || !value_at(walk, root)->state)
         return;
     uint64_t at = value_at(walk, to)->at - value_at(walk, root)->at;
-    bool back = origin->state == root && origin->at == at;
-    if (!back && !(origin->state == FG_NO_ID && is_first_copy(walk, node, root)))
+    if (origin->state != root || origin->at != at)
         fg_check_fail(walk->check, node, R_COPY,
                       "it stashes %s into %s, where it did not come from", text(walk, from),
                       text(walk, to));

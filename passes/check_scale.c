@@ -3,7 +3,7 @@
  * the loss after that. Each rank decides about the update from what all have alike. */
 #include "passes/check_internal.h"
 
-enum { R_SCALE = 58, R_SUM };
+enum { R_SCALE = 62, R_SUM };
 
 void fg_check_scale_in(FgCheckWalk *walk, const FgTraceNode *node)
 {

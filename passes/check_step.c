@@ -35,8 +35,7 @@ enum {
     R_NORM_FIRST,
     R_CLIP,
     R_LOSS,
-    R_ROWS,
-    R_SLICE
+    R_ROWS
 };
 
 static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
@@ -54,8 +53,7 @@ static const char *text(const FgCheckWalk *walk, uint32_t id)
     return fg_check_value_text(walk->check, id);
 }
 
-/* The bucket that a node works on, or NULL after a report. */
-static const FgTraceBucket *bucket_of(FgCheckWalk *walk, const FgTraceNode *node)
+const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node)
 {
     if (node->bucket < walk->trace->buckets.len)
         return &walk->trace->buckets.data[node->bucket];
@@ -67,7 +65,7 @@ static const FgTraceBucket *bucket_of(FgCheckWalk *walk, const FgTraceNode *node
 
 static void gather(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    const FgTraceBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
     if (!bucket)
         return;
     uint32_t copy = walk->check->root[node->results[0]], shard = node->operands[0];
@@ -224,8 +222,7 @@ static void check_parts(FgCheckWalk *walk, const FgTraceNode *node, const FgTrac
         ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
 }
 
-/* A reduction or a lookup begins the gradient slice of a step, or adds to it. */
-static void add_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
+void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
 {
     FgCheck *check = walk->check;
     FgCheckBucket *state = &walk->buckets[node->bucket];
@@ -277,7 +274,7 @@ static const char *parts_text(const FgCheckWalk *walk, uint32_t index)
 static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
-    const FgTraceBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
     if (!bucket)
         return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
@@ -293,7 +290,7 @@ static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(check, node, R_SIZE, "%s and %s do not have the sizes of bucket %s",
                       text(walk, buffer), text(walk, slice), bucket->name);
     check_parts(walk, node, bucket, buffer);
-    add_part(walk, node, slice);
+    fg_check_part(walk, node, slice);
     if (state->lookups != state->reductions * bucket->lookups)
         fg_check_fail(check, node, R_ROWS,
                       "it reduces a gradient of %s before the lookups of the micro-step before",
@@ -301,134 +298,12 @@ static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
     state->reductions++;
 }
 
-/* The rows of all ranks, or their ids: exchanged, and not added yet. */
-static void take_rows(FgCheckWalk *walk, const FgTraceNode *node, uint32_t operand)
-{
-    uint32_t rows = walk->check->root[operand];
-    FgTraceKind maker = fg_check_maker(walk, rows);
-    if ((maker != FG_TRACE_EXCHANGE && maker != FG_TRACE_COLLECT) || !walk->open[rows])
-        fg_check_fail(walk->check, node, R_ROWS,
-                      "it adds %s, which was not exchanged or was added already: gradients would "
-                      "count twice",
-                      text(walk, rows));
-    walk->open[rows] = false;
-}
-
-/* The tokens of all ranks: a part of what each has, as long on each. */
-static void collect(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    uint32_t all = walk->check->root[node->results[0]];
-    uint64_t bytes = value_at(walk, all)->bytes, own = value_at(walk, node->operands[0])->bytes;
-    if (bytes % walk->trace->ranks || bytes / walk->trace->ranks > own)
-        fg_check_fail(walk->check, node, R_SIZE, "%s does not hold as much of the %s of each rank",
-                      text(walk, all), text(walk, node->operands[0]));
-    if (walk->open[all])
-        fg_check_fail(walk->check, node, R_ROWS, "it collects %s again before anything uses it",
-                      text(walk, all));
-    walk->open[all] = true;
-}
-
-/* What is collected is used by the function that collects it. */
-static void use_collected(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    for (uint32_t i = 0; i < node->n_operands && node->kind != FG_TRACE_VIEW; i++) {
-        uint32_t v = node->operands[i];
-        if (v != FG_NO_ID && fg_check_maker(walk, walk->check->root[v]) == FG_TRACE_COLLECT)
-            walk->open[walk->check->root[v]] = false;
-    }
-}
-
-/* What is returned may be spoilt. */
-static void return_rows(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    uint32_t part = node->operands[node->n_operands - 1];
-    FgCheckSpan span = walk->space->spans[part];
-    if (span.lo >= span.hi)
-        return;
-    fg_check_cells_split(&walk->cells, span);
-    for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&walk->cells, i))
-        ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
-}
-
-/* Owned rows of a head: a part of the slice's gradient, as a lookup's rows are. */
-static void vocab_dw(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    const FgTraceBucket *bucket = bucket_of(walk, node);
-    if (!bucket)
-        return;
-    uint32_t slice = node->results[0];
-    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
-        fg_check_fail(walk->check, node, R_SIZE,
-                      "%s does not have the size of a slice of bucket %s", text(walk, slice),
-                      bucket->name);
-    add_part(walk, node, slice);
-    walk->buckets[node->bucket].lookups++;
-}
-
-/* The weights of a step are the same for all that reads them: where nothing is gathered, the slice
- * is read between the updates of two steps. */
-static void read_slices(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    FgCheck *check = walk->check;
-    bool plain = node->kind == FG_TRACE_WORK && !walk->start;
-    for (uint32_t i = 0; i < node->n_operands && plain; i++) {
-        uint32_t v = node->operands[i];
-        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : value_at(walk, check->root[v]);
-        if (!root || !root->state || root->role != FG_ROLE_SHARD ||
-            root->index >= walk->trace->buckets.len)
-            continue;
-        const FgTraceBucket *bucket = &walk->trace->buckets.data[root->index];
-        uint32_t want = walk->trace->clips && bucket->trainable;
-        if (walk->buckets[root->index].updates != want)
-            fg_check_fail(check, node, R_SLICE, "it reads the weights of %s %s the step's update",
-                          bucket->name, want ? "before" : "after");
-    }
-}
-
-/* Sums run in one order, whatever the schedule: of each micro-step the reduction, then lookups. */
-static void lookup_dw(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    FgCheck *check = walk->check;
-    const FgTraceBucket *bucket = bucket_of(walk, node);
-    if (!bucket)
-        return;
-    FgCheckBucket *state = &walk->buckets[node->bucket];
-    uint32_t slice = node->results[0];
-    take_rows(walk, node, node->operands[0]);
-    take_rows(walk, node, node->operands[1]);
-    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
-        fg_check_fail(check, node, R_SIZE, "%s does not have the size of a slice of bucket %s",
-                      text(walk, slice), bucket->name);
-    add_part(walk, node, slice);
-    if (bucket->writes && state->lookups >= state->reductions * bucket->lookups)
-        fg_check_fail(check, node, R_ROWS,
-                      "it adds a lookup's rows to %s before the reduction of the micro-step, or a "
-                      "second time",
-                      text(walk, slice));
-    state->lookups++;
-}
-
-static void exchange(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    FgCheck *check = walk->check;
-    uint32_t all = check->root[node->results[0]], own = node->operands[0];
-    if (value_at(walk, all)->bytes != value_at(walk, own)->bytes * walk->trace->ranks)
-        fg_check_fail(check, node, R_SIZE, "%s is not %u times as large as %s", text(walk, all),
-                      walk->trace->ranks, text(walk, own));
-    if (walk->open[all])
-        fg_check_fail(check, node, R_ROWS, "it exchanges %s again before a lookup adds it",
-                      text(walk, all));
-    walk->open[all] = true;
-}
-
 /* ---- norm, clipping, loss ---- */
 
-static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
+static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket,
+                       uint32_t norm)
 {
     FgCheck *check = walk->check;
-    const FgTraceBucket *bucket = bucket_of(walk, node);
-    if (!bucket)
-        return;
     FgCheckBucket *state = &walk->buckets[node->bucket];
     if (check->content[node->operands[0]] != state->gradient || !is_complete(walk, node->bucket))
         fg_check_fail(check, node, R_NORM,
@@ -440,7 +315,17 @@ static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
     if (check->updates[node->id] != walk->norm_begun)
         fg_check_fail(check, node, R_NORM_FIRST,
                       "the first norm_add of a step must start from zero, and only that");
+    if (value_at(walk, check->root[norm])->role != FG_ROLE_NORM)
+        fg_check_fail(check, node, R_NORM, "it counts the gradient of %s in %s, which is no norm",
+                      bucket->name, text(walk, norm));
     state->normed = walk->norm_begun = true;
+}
+
+static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
+    if (bucket && node->n_results > 0)
+        count_norm(walk, node, bucket, node->results[0]);
 }
 
 /* Does the norm hold all buckets? Reports the first that it does not. */
@@ -548,10 +433,12 @@ static void check_gradient(FgCheckWalk *walk, const FgTraceNode *node, const FgT
 static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
-    const FgTraceBucket *bucket = bucket_of(walk, node);
+    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
     if (!bucket)
         return;
     bool part = node->kind == FG_TRACE_ADAMW_PART;
+    if (!part && node->n_results > 4 && node->results[4] != FG_NO_ID)
+        count_norm(walk, node, bucket, node->results[4]);
     FgCheckBucket *state = &walk->buckets[node->bucket];
     bool last = !part || fg_check_adamw_part(walk, node, bucket);
     if (!part)
@@ -575,11 +462,11 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_RELEASE, release},
                  {FG_TRACE_GRAD_BUFFER, grad_buffer},
                  {FG_TRACE_REDUCE_SCATTER, reduce_scatter},
-                 {FG_TRACE_EXCHANGE, exchange},
-                 {FG_TRACE_LOOKUP_DW, lookup_dw},
-                 {FG_TRACE_COLLECT, collect},
-                 {FG_TRACE_RETURN_ROWS, return_rows},
-                 {FG_TRACE_VOCAB_DW, vocab_dw},
+                 {FG_TRACE_EXCHANGE, fg_check_exchange},
+                 {FG_TRACE_LOOKUP_DW, fg_check_lookup_dw},
+                 {FG_TRACE_COLLECT, fg_check_collect},
+                 {FG_TRACE_RETURN_ROWS, fg_check_return_rows},
+                 {FG_TRACE_VOCAB_DW, fg_check_vocab_dw},
                  {FG_TRACE_NORM_ADD, norm_add},
                  {FG_TRACE_ALL_REDUCE, all_reduce},
                  {FG_TRACE_CLIP_FACTOR, clip_factor},
@@ -589,13 +476,14 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_ADAMW_PART, adamw},
                  {FG_TRACE_LOSS_ADD, loss_add},
                  {FG_TRACE_FETCH, fg_check_fetch},
-                 {FG_TRACE_STASH, fg_check_stash}};
-    read_slices(walk, node);
+                 {FG_TRACE_STASH, fg_check_stash},
+                 {FG_TRACE_WORK, fg_check_first_copy}};
+    fg_check_slice_read(walk, node);
     fg_check_scale_reads(walk, node);
     for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].kind == node->kind)
             rules[i].rule(walk, node);
-    use_collected(walk, node);
+    fg_check_collected_use(walk, node);
 }
 
 /* ---- borders ---- */

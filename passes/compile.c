@@ -1,22 +1,21 @@
-/* compile: graph passes once, then the search over settings and plans, then the chosen plan lowered
- * under the manager and proved.
+/* compile, under given numerics: graph passes once, then the search over settings and plans, then
+ * the chosen plan lowered under the manager and proved. numerics.c takes these steps.
  *
  * Plans differ first in what backward computes again: the rungs of a ladder (settings.c). The floor
  * is the least packed peak of the fixed plans over a few rungs, found without looking at the
  * budget; nothing fits below it and something fits at it, by construction. The search begins at the
  * first rung that fits: where ZeRO-3 fits, at none.
  */
-#include "passes/compile.h"
+#include "passes/compile_run.h"
 
-#include "passes/search.h"
-#include "passes/settings.h"
+#include "passes/estimate.h"
 
 #include <string.h>
 #include <time.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define OFFLOAD_TRIES 8
-#define MOST_BRIEF 6000  /* values of a module that is placed more than quickly while searching */
+#define QUICK_SLACK 1.6  /* time that a transfer is given over what it takes */
 #define POLISH_COST 1.01 /* of the step: what a smaller arena may cost */
 
 static double now_ms(void)
@@ -26,17 +25,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-typedef struct Compile {
-    FgArena *arena;
-    const FgCompileOptions *options;
-    FgCompiled *out;
-    FgModule *graph; /* after the graph passes */
-    FgSearch search;
-    FgSettings settings;
-    FgEvaluation zero3;
-} Compile;
-
-static FgPassManager manager(Compile *c)
+static FgPassManager manager(FgRun *c)
 {
     FgPassManager pm = {.arena = c->arena,
                         .machine = c->search.machine,
@@ -48,23 +37,23 @@ static FgPassManager manager(Compile *c)
     return pm;
 }
 
-static uint64_t memory_for(const Compile *c, uint64_t peak)
+static uint64_t memory_for(const FgRun *c, uint64_t peak)
 {
     return (c->out->reserved_bytes + peak + MIB - 1) / MIB * MIB;
 }
 
-static bool fits(const Compile *c, const FgEvaluation *e)
+static bool fits(const FgRun *c, const FgEvaluation *e)
 {
     return fg_search_fits(&c->search, e);
 }
 
-static void take_better(const Compile *c, const FgEvaluation *candidate, FgEvaluation *best)
+static void take_better(const FgRun *c, const FgEvaluation *candidate, FgEvaluation *best)
 {
     if (fg_search_better(&c->search, candidate, best))
         *best = *candidate;
 }
 
-static bool search_from(Compile *c, const FgEvaluation *base, FgEvaluation *best)
+static bool search_from(FgRun *c, const FgEvaluation *base, FgEvaluation *best)
 {
     FgEvaluation found = *base;
     if (!fg_search_compiled(&c->search, base, &found) || !fg_search_carry(&c->search, &found))
@@ -75,7 +64,7 @@ static bool search_from(Compile *c, const FgEvaluation *base, FgEvaluation *best
 
 /* What the search makes of a setting: with coarse buckets, or fine ones where coarse ones do not
  * fit; with host copies at the last moment, and ahead of their need. */
-static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
+static bool search_rung(FgRun *c, uint32_t rung, FgEvaluation *best)
 {
     for (int unit = 0; unit < FG_N_UNITS; unit++) {
         const FgEvaluation *base = fg_setting_at_use(&c->settings, rung, (FgUnit)unit);
@@ -95,7 +84,7 @@ static bool search_rung(Compile *c, uint32_t rung, FgEvaluation *best)
 
 /* The fastest over the smallest recomputed set that fits and a few larger ones: these leave more
  * memory to hide communication with, and pay only while communication is exposed. */
-static bool search_rungs(Compile *c, FgEvaluation *best)
+static bool search_rungs(FgRun *c, FgEvaluation *best)
 {
     const FgLadder *ladder = &c->settings.ladder;
     uint32_t first, n = ladder->rungs.len;
@@ -119,7 +108,7 @@ static bool search_rungs(Compile *c, FgEvaluation *best)
     return true;
 }
 
-static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation *best)
+static bool search_compiled(FgRun *c, const FgEvaluation *least, FgEvaluation *best)
 {
     *best = *least;
     take_better(c, &c->zero3, best);
@@ -132,7 +121,7 @@ static bool search_compiled(Compile *c, const FgEvaluation *least, FgEvaluation 
 /* ---- the floor ---- */
 /* The plan of the schedule asked for that takes least: over all probes, and the baseline. Its peak
  * is the floor. False after errors. */
-static bool find_least(Compile *c, FgEvaluation *out)
+static bool find_least(FgRun *c, FgEvaluation *out)
 {
     FgSettings *s = &c->settings;
     if (!fg_settings_zero3(s, &c->zero3))
@@ -151,7 +140,7 @@ static bool find_least(Compile *c, FgEvaluation *out)
 /* Offload by need: nothing where that fits, else the least, cheapest first, that is found to fit,
  * looking where the estimates point. *out_floor: the least peak with nothing and with all
  * offloaded. */
-static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_floor)
+static bool offload_as_needed(FgRun *c, FgEvaluation *least, uint64_t *out_floor)
 {
     FgEvaluation all;
     uint64_t none = least->ledger.peak_bytes, budget = c->out->budget_bytes;
@@ -184,7 +173,7 @@ static bool offload_as_needed(Compile *c, FgEvaluation *least, uint64_t *out_flo
 
 /* A search that places quickly may leave holes: the plan that it chose is placed thoroughly, where
  * the waits that this brings cost next to nothing. */
-static bool polish(Compile *c, FgEvaluation *chosen)
+static bool polish(FgRun *c, FgEvaluation *chosen)
 {
     FgEvaluation again = *chosen;
     if (chosen->placing == FG_PLACING_THOROUGH ||
@@ -199,23 +188,60 @@ static bool polish(Compile *c, FgEvaluation *chosen)
     return true;
 }
 
-/* The evaluation of the schedule asked for; its figures also serve the report when it does not fit.
- */
-static bool choose(Compile *c, FgEvaluation *chosen)
+bool fg_run_least(FgRun *c)
 {
-    FgEvaluation least;
-    if (!find_least(c, &least))
+    if (!find_least(c, &c->least))
         return false;
-    uint64_t floor = least.ledger.peak_bytes;
-    if (c->options->offload_auto && !offload_as_needed(c, &least, &floor))
+    uint64_t floor = c->least.ledger.peak_bytes;
+    if (c->options->offload_auto && !offload_as_needed(c, &c->least, &floor))
         return false;
-    *chosen = least;
     c->out->smallest_memory_bytes = memory_for(c, floor);
-    c->out->host_fits = least.ledger.host_bytes <= c->out->host_memory_bytes;
-    c->out->fits = fits(c, chosen);
+    c->out->host_fits = c->least.ledger.host_bytes <= c->out->host_memory_bytes;
+    c->out->fits = fits(c, &c->least);
+    c->chosen = c->least;
+    return true;
+}
+
+bool fg_run_search(FgRun *c)
+{
+    c->chosen = c->least;
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    return search_compiled(c, &least, chosen) && polish(c, chosen);
+    return search_compiled(c, &c->least, &c->chosen) && polish(c, &c->chosen);
+}
+
+bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
+{
+    FgPlan *base = fg_setting_plan(&c->settings, 0, FG_UNIT_LAYER);
+    FgArena *arena = fg_arena_new();
+    FgModule *module;
+    bool ok =
+        base && fg_search_evaluate(&c->search, base, FG_PLACING_QUICK, arena, at_use, &module);
+    if (ok) {
+        FgEstimate estimate;
+        fg_estimate_build(c->arena, arena, module, base, c->search.machine, &estimate);
+        FgLeverChoice choice = {.slack = QUICK_SLACK, .kept = estimate.pairs.len};
+        choice.arena_limit =
+            c->search.budget > module->state_bytes ? c->search.budget - module->state_bytes : 0;
+        FgPlan *plan = fg_estimate_plan(&estimate, arena, &choice);
+        ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, NULL, fast, NULL);
+    }
+    fg_arena_free(arena);
+    return ok;
+}
+
+bool fg_run_quick(FgRun *c, FgEvaluation *out)
+{
+    FgEvaluation at_use, fast;
+    *out = c->least;
+    take_better(c, &c->zero3, out);
+    if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
+        return true;
+    if (!fg_run_glance(c, &at_use, &fast))
+        return false;
+    take_better(c, &at_use, out);
+    take_better(c, &fast, out);
+    return true;
 }
 
 /* Classes of which a plan keeps some in host memory. */
@@ -236,7 +262,7 @@ static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
 }
 
 /* The chosen plan once more from the graph, under the manager: dumps, verification, proof. */
-static bool finish(Compile *c, const FgEvaluation *chosen)
+static bool lower_chosen(FgRun *c, const FgEvaluation *chosen)
 {
     FgModule *m = c->graph;
     FgCompiled *out = c->out;
@@ -262,44 +288,52 @@ static bool finish(Compile *c, const FgEvaluation *chosen)
     return proved;
 }
 
-bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
-                const FgNumerics *numerics, const FgCompileOptions *options, FgCompiled *out)
+bool fg_run_begin(FgRun *c, FgArena *arena, const FgModule *graph, const FgMachine *machine,
+                  const FgNumerics *numerics, const FgCompileOptions *options, FgDiags *diags,
+                  FgCompiled *out)
 {
-    memset(out, 0, sizeof *out);
-    Compile c = {.arena = arena, .options = options, .out = out};
-    c.search = (FgSearch){.arena = arena, .machine = machine};
+    *out = (FgCompiled){0};
+    *c = (FgRun){.arena = arena, .options = options, .out = out};
+    c->search = (FgSearch){.arena = arena, .machine = machine};
     out->memory_bytes =
         options->memory_bytes == UINT64_MAX ? machine->memory_bytes : options->memory_bytes;
     out->reserved_bytes = machine->reserved_bytes;
     out->budget_bytes =
         out->memory_bytes > out->reserved_bytes ? out->memory_bytes - out->reserved_bytes : 0;
     out->host_memory_bytes = fg_machine_host_bytes(machine);
-    c.search.budget = out->budget_bytes;
-    c.search.host_budget = out->host_memory_bytes;
-    c.graph = fg_module_clone(graph, arena);
-    c.graph->numerics = *numerics;
-    FgPassManager pm = manager(&c);
-    if (!fg_run_passes(&pm, c.graph, FG_PIPELINE_GRAPH))
+    c->search.budget = out->budget_bytes;
+    c->search.host_budget = out->host_memory_bytes;
+    c->graph = fg_module_clone(graph, arena);
+    c->graph->numerics = *numerics;
+    c->graph->diags = diags ? diags : graph->diags;
+    FgPassManager pm = manager(c);
+    if (!fg_run_passes(&pm, c->graph, options->no_fuse ? FG_PIPELINE_UNFUSED : FG_PIPELINE_GRAPH))
         return false;
-    fg_search_add_times(&c.search, &pm);
-    out->numerics = c.graph->numerics;
+    c->graph->diags = graph->diags;
+    fg_search_add_times(&c->search, &pm);
+    out->numerics = c->graph->numerics;
+    c->stopped = pm.stopped;
     if (pm.stopped) {
-        out->module = c.graph;
+        out->module = c->graph;
         out->fits = true;
         return true;
     }
-    FgEvaluation chosen;
-    if (!fg_settings_open(&c.settings, &c.search, c.graph, options) || !choose(&c, &chosen))
-        return false;
-    out->offload = offloaded_classes(chosen.plan);
-    out->ledger = chosen.ledger;
-    out->sim = chosen.sim;
-    out->zero3_step_us = c.zero3.sim.step_us;
-    out->zero3_peak_bytes = c.zero3.ledger.peak_bytes;
-    out->plans_tried = c.search.evaluated;
-    count_plan(out, &chosen);
-    bool ok = !out->fits || finish(&c, &chosen);
-    for (uint32_t i = 0; i < c.search.times.len; i++)
-        fg_vec_push(arena, &out->times, c.search.times.data[i]);
+    return fg_settings_open(&c->settings, &c->search, c->graph, options);
+}
+
+bool fg_run_finish(FgRun *c)
+{
+    FgCompiled *out = c->out;
+    const FgEvaluation *chosen = &c->chosen;
+    out->offload = offloaded_classes(chosen->plan);
+    out->ledger = chosen->ledger;
+    out->sim = chosen->sim;
+    out->zero3_step_us = c->zero3.sim.step_us;
+    out->zero3_peak_bytes = c->zero3.ledger.peak_bytes;
+    out->plans_tried = c->search.evaluated;
+    count_plan(out, chosen);
+    bool ok = !out->fits || lower_chosen(c, chosen);
+    for (uint32_t i = 0; i < c->search.times.len; i++)
+        fg_vec_push(c->arena, &out->times, c->search.times.data[i]);
     return ok;
 }

@@ -73,8 +73,20 @@ typedef struct FgCompileOptions {
     const char *stop_after; /* `dump --after PASS`: the returned module is what stood there */
     FgZero3 zero3;          /* all zero: FG_ZERO3_MINIMAL */
     uint32_t offload;       /* FgOffload: classes that lie in host memory, wholly */
-    bool offload_auto; /* as little of all classes as the memory asks for; `offload` is 0 then */
+    bool no_fuse;           /* a call for each element-by-element node; the numbers are the same */
+    bool offload_auto;  /* as little of all classes as the memory asks for; `offload` is 0 then */
+    bool numerics_auto; /* numerics are searched, too (passes/numerics.c), but for what is ... */
+    bool fixed_vocab, fixed_chunk; /* ... as given: the form of the vocabulary, the head's pieces */
+    bool offer;                    /* without `numerics_auto`: find out what that would save */
 } FgCompileOptions;
+
+/* What searching numerics would save, about: by a glance at two candidates. */
+typedef struct FgOffer {
+    bool made;
+    double saves_us;      /* of the step; 0: nothing worth telling */
+    uint64_t saves_bytes; /* of the plan that gathers at use */
+    FgNumerics numerics;  /* with which, where it saves either */
+} FgOffer;
 
 typedef struct FgCompiled {
     FgModule *module; /* sched level; NULL when nothing fits (then `fits` is false and the figures
@@ -87,8 +99,11 @@ typedef struct FgCompiled {
     uint64_t smallest_memory_bytes; /* reserved + floor, rounded up to 1 MiB: to give as --memory */
     FgLedger ledger;
     FgSim sim;
-    FgNumerics numerics;  /* as given, with what the graph decides */
-    double zero3_step_us; /* simulated, of the zero3 plan, whether or not it fits */
+    FgNumerics numerics;     /* as given or chosen, with what the graph decides */
+    uint32_t numerics_tried; /* numerics_auto: how many; else 0 */
+    FgOffer offer;
+    double zero3_step_us; /* simulated, of the zero3 plan with the numerics given, whether or not it
+                             fits */
     uint64_t zero3_peak_bytes;
     uint32_t plans_tried, kept,
         regathered; /* buckets kept gathered from forward to backward; gathered more often than

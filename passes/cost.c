@@ -26,6 +26,33 @@ static double collective_seconds(const FgModule *module, const FgMachine *machin
     return fg_curve_seconds(&machine->reduce, op == FG_OP_all_reduce ? 2.0 * bytes : bytes);
 }
 
+/* Between the dims that were measured, the rate goes in a straight line. */
+static double attention_rate(const FgMachine *machine, const FgNode *node, double dim)
+{
+    double rate = 0.0, below = 0.0;
+    for (uint32_t i = 0; i < machine->attention.len; i++) {
+        const FgAttentionRate *at = &machine->attention.data[i];
+        double own = node->op == FG_OP_attention ? at->forward : at->backward;
+        if (i > 0 && dim < at->dim)
+            return dim > below ? rate + (own - rate) * (dim - below) / (at->dim - below) : rate;
+        rate = own;
+        below = at->dim;
+    }
+    return rate;
+}
+
+/* Of attention alone; 0 where its products run as others do. Softmax is in the rate. */
+static double attention_seconds(const FgModule *module, const FgMachine *machine,
+                                const FgNode *node, const FgCost *cost)
+{
+    if (node->op != FG_OP_attention && node->op != FG_OP_attention_back)
+        return 0.0;
+    const FgType *q = module->values.data[node->operands[0]].type;
+    return q->dtype == FG_F32
+               ? 0.0
+               : quotient(cost->matmul_flops, attention_rate(machine, node, (double)q->dims[3]));
+}
+
 double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node,
                        const FgCost *cost)
 {
@@ -42,6 +69,8 @@ double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const F
                         : FG_F32;
     double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype)) +
                    quotient(cost->vector_flops, machine->vector_flops);
+    double attention = attention_seconds(module, machine, node, cost);
+    flops = attention > 0.0 ? attention : flops;
     double memory = quotient(cost->read_bytes + cost->write_bytes, machine->memory_rate);
     return machine->launch_seconds + (flops > memory ? flops : memory);
 }

@@ -1,10 +1,12 @@
 /* inplace: a result takes the memory of an operand that ends there.
  *
  * sched -> sched. For element-by-element ops (FG_OPF_INPLACE) whose operand 0 (either one where the
- * op commutes) is an activation with memory of its own, read for the last time by this node, and as
+ * op commutes, any of a chain), and for ops that add an operand to their result (FG_OPF_PLUS) whose
+ * `plus`, is an activation with memory of its own, read for the last time by this node, and as
  * large as the result. The last access in issue order counts, over every name of the memory.
  *
- *   %y = silu %x        ->   %y = silu %x        in %x+0
+ *   %y = silu %x                 ->   %y = silu %x                 in %x+0
+ *   %h = linear %y, %w, _, %x    ->   %h = linear %y, %w, _, %x    in %x+0
  */
 #include "passes/lower.h"
 
@@ -24,29 +26,41 @@ static void find_last_access(const FgModule *m, const FgIdVec *order, uint32_t *
 }
 
 /* Another operand that names the same memory in another way (a broadcast row of it) forbids writing
- * over it. */
-static bool has_other_name(const FgModule *m, const FgNode *node, uint32_t operand)
+ * over it; of a product the same value, too, for it is read all through the call. */
+static bool has_other_name(const FgModule *m, const FgNode *node, uint32_t at)
 {
+    uint32_t operand = node->operands[at];
     for (uint32_t k = 0; k < node->n_operands; k++) {
         uint32_t v = node->operands[k];
-        if (v != FG_NO_ID && v != operand && m->values.data[v].root == m->values.data[operand].root)
+        bool other = at == fg_op_plus(node->op) ? k != at : v != operand;
+        if (v != FG_NO_ID && other && m->values.data[v].root == m->values.data[operand].root)
             return true;
     }
     return false;
 }
 
-static bool can_take(const FgModule *m, const FgNode *node, uint32_t operand, const uint32_t *last,
+/* Whether the result may lie where operand `k` does, at position `at` of the order. */
+static bool can_take(const FgModule *m, const FgNode *node, uint32_t k, const uint32_t *last,
                      uint32_t at)
 {
+    uint32_t operand = k < node->n_operands ? node->operands[k] : FG_NO_ID;
     if (operand == FG_NO_ID)
         return false;
     const FgValue *x = &m->values.data[operand], *root = &m->values.data[x->root];
     const FgValue *y = &m->values.data[node->results[0]];
     return root->kind == FG_VALUE_RESULT && root->mem == FG_MEM_ACTIVATIONS &&
            x->root_offset == 0 && y->root == y->id && last[x->root] == at &&
-           !has_other_name(m, node, operand) &&
-           fg_type_bytes(root->type) == fg_type_bytes(y->type) &&
+           !has_other_name(m, node, k) && fg_type_bytes(root->type) == fg_type_bytes(y->type) &&
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
+}
+
+/* How many of a node's first operands may give their memory. Of a chain all: one that is as large
+ * as the result is read element by element. */
+static uint32_t takeable(const FgNode *node)
+{
+    if (node->op == FG_OP_fused)
+        return node->n_operands;
+    return fg_op_has(node->op, FG_OPF_COMMUTATIVE) ? 2 : 1;
 }
 
 /* A result whose root gave up its memory earlier in the order follows it. */
@@ -59,6 +73,16 @@ static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
     }
 }
 
+/* The operand whose memory the result takes, or FG_NO_ID. */
+static uint32_t source_of(const FgModule *m, const FgNode *node, const uint32_t *last, uint32_t at)
+{
+    uint32_t plus = fg_op_plus(node->op), n = takeable(node);
+    for (uint32_t k = 0; k < n && fg_op_has(node->op, FG_OPF_INPLACE); k++)
+        if (can_take(m, node, k, last, at))
+            return node->operands[k];
+    return can_take(m, node, plus, last, at) ? node->operands[plus] : FG_NO_ID;
+}
+
 /* `moved`: root that became part of another -> that one; walked in order, so names made later
  * follow. */
 static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last, uint32_t *moved)
@@ -68,12 +92,8 @@ static bool share_function(FgModule *m, const FgIdVec *order, uint32_t *last, ui
     for (uint32_t i = 0; i < order->len; i++) {
         const FgNode *node = fg_node(m, order->data[i]);
         follow_roots(m, node, moved);
-        if (!fg_op_has(node->op, FG_OPF_INPLACE))
-            continue;
-        uint32_t from = node->operands[0];
-        if (!can_take(m, node, from, last, i) && fg_op_has(node->op, FG_OPF_COMMUTATIVE))
-            from = node->operands[1];
-        if (!can_take(m, node, from, last, i))
+        uint32_t from = source_of(m, node, last, i);
+        if (from == FG_NO_ID)
             continue;
         uint32_t y = node->results[0], root = fg_value(m, from)->root;
         last[root] = last[y];

@@ -67,12 +67,12 @@ static FgStream stream_of(FgOp op)
 
 static void place_views(FgModule *m, const FgNode *node)
 {
-    if (node->op != FG_OP_reshape)
+    if (node->op != FG_OP_reshape && node->op != FG_OP_rows)
         return;
     const FgValue *x = fg_value(m, node->operands[0]);
     FgValue *y = fg_value(m, node->results[0]);
     y->root = x->root;
-    y->root_offset = x->root_offset;
+    y->root_offset = x->root_offset + fg_view_offset(m, node);
     y->mem = x->mem;
 }
 

@@ -66,7 +66,8 @@ typedef struct FgPassManager {
 bool fg_run_passes(FgPassManager *manager, FgModule *module, const char *pipeline);
 
 /* The pipelines that the compiler runs. */
-#define FG_PIPELINE_GRAPH "canon,cse,dce,recognise,autodiff,vocab"
+#define FG_PIPELINE_UNFUSED "canon,cse,dce,recognise,autodiff,vocab,head,fold"
+#define FG_PIPELINE_GRAPH FG_PIPELINE_UNFUSED ",fuse"
 #define FG_PIPELINE_SCHED "bucket,travel,shard,reduce,offload,update,order,inplace"
 #define FG_PIPELINE_LOWER "recompute," FG_PIPELINE_SCHED ",memplan,streams"
 

@@ -111,12 +111,17 @@ static FgPlan *plan_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
     return setting->at_use[unit].plan;
 }
 
+FgPlan *fg_setting_plan(FgSettings *s, uint32_t rung, FgUnit unit)
+{
+    return fg_setting_enter(s, rung) ? plan_at_use(s, rung, unit) : NULL;
+}
+
 const FgEvaluation *fg_setting_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
 {
-    if (!fg_setting_enter(s, rung))
-        return NULL;
+    FgPlan *plan = fg_setting_plan(s, rung, unit);
     FgSetting *setting = &s->by_rung[rung];
-    FgPlan *plan = plan_at_use(s, rung, unit);
+    if (!plan)
+        return NULL;
     if (!setting->measured[unit] && !fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL,
                                                         &setting->at_use[unit], NULL))
         return NULL;

@@ -43,6 +43,9 @@ void fg_settings_offload(FgSettings *settings, uint64_t bytes);
 bool fg_setting_timed(FgSettings *settings, uint32_t rung, FgUnit unit, FgEvaluation *out);
 /* Makes a setting's graph the search's. */
 bool fg_setting_enter(FgSettings *settings, uint32_t rung);
+/* The plan of a setting that gathers at use, not measured; NULL after errors. Enters the setting.
+ */
+FgPlan *fg_setting_plan(FgSettings *settings, uint32_t rung, FgUnit unit);
 /* The measured fixed plan of a setting; NULL after errors. Enters the setting. */
 const FgEvaluation *fg_setting_at_use(FgSettings *settings, uint32_t rung, FgUnit unit);
 /* The one of a setting's fixed plans that takes less. */

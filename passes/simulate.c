@@ -231,23 +231,34 @@ static double factor(bool beside, double value)
     return beside && value > 0.0 ? value : 1.0;
 }
 
+/* Where a machine file says nothing of updates: they want the device's memory, as reductions do. */
+static double or_else(double measured, double otherwise)
+{
+    return measured > 0.0 ? measured : otherwise;
+}
+
 static void speeds(const FgMachine *machine, const Engines *engines, double *out)
 {
+    double compute_update = or_else(machine->compute_beside_update, machine->compute_beside_reduce);
+    double update_compute = or_else(machine->update_beside_compute, machine->reduce_beside_compute);
     bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
          reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY],
          stash = engines->running[FG_STREAM_STASH], fetch = engines->running[FG_STREAM_FETCH];
     out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
                              factor(reduce, machine->compute_beside_reduce) *
-                             factor(copy, machine->compute_beside_reduce) *
+                             factor(copy, compute_update) *
                              factor(stash || fetch, machine->compute_beside_host);
     out[FG_STREAM_GATHER] = factor(compute, machine->gather_beside_compute) *
                             factor(reduce, machine->gather_beside_reduce) *
+                            factor(copy, machine->gather_beside_update) *
                             factor(stash || fetch, machine->link_beside_host);
     out[FG_STREAM_REDUCE] = factor(compute, machine->reduce_beside_compute) *
                             factor(gather, machine->reduce_beside_gather) *
+                            factor(copy, machine->reduce_beside_update) *
                             factor(stash || fetch, machine->link_beside_host);
-    /* Updates want the device's memory, as reductions do; their own factors are not measured. */
-    out[FG_STREAM_COPY] = factor(compute, machine->reduce_beside_compute);
+    out[FG_STREAM_COPY] = factor(compute, update_compute) *
+                          factor(gather, machine->update_beside_gather) *
+                          factor(reduce, machine->update_beside_reduce);
     out[FG_STREAM_STASH] = factor(compute, machine->host_beside_compute) *
                            factor(gather || reduce, machine->host_beside_link) *
                            factor(fetch, machine->stash_beside_fetch);

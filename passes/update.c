@@ -2,12 +2,13 @@
  *
  * dist -> dist. Constants and the first working copies of the weights move to @init. Every local
  * loss is added up and summed over ranks; the exact norm follows each reduction. Without clipping
- * AdamW follows right after and frees the gradient. With clipping the step begins with the update
- * of the step before (`pending`; the period is cut between norm and update) and @flush is that
- * update alone. So it is where the loss is scaled: the update waits until all gradients are known
- * to be finite. With accumulation the body is emitted three times: @first overwrites loss and
- * gradient shards, @middle adds, @last adds, takes norms and updates; the runtime runs @middle as
- * often as needed, so the program does not grow with the number of micro-steps.
+ * AdamW follows right after, or takes the norm on its way, and frees the gradient. With clipping
+ * the step begins with the update of the step before (`pending`; the period is cut between norm and
+ * update) and @flush is that update alone. So it is where the loss is scaled: the update waits
+ * until all gradients are known to be finite. With accumulation the body is emitted three times:
+ * @first overwrites loss and gradient shards, @middle adds, @last adds, takes norms and updates;
+ * the runtime runs @middle as often as needed, so the program does not grow with the number of
+ * micro-steps.
  *
  * A copy of a bucket that is carried over micro-steps is gathered in @first and released in @last.
  * One that runs round the period is gathered at the end of the step, behind its update, for the
@@ -95,7 +96,8 @@ static void cast_masters(Cx *cx)
     }
 }
 
-static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
+/* `counts`: the squares of the gradient go to the norm in the same pass. */
+static void emit_adamw(Cx *cx, uint32_t bucket, bool pending, bool counts)
 {
     FgModule *m = cx->m;
     const FgBucket *b = &m->buckets.data[bucket];
@@ -105,11 +107,12 @@ static void emit_adamw(Cx *cx, uint32_t bucket, bool pending)
         return;
     }
     uint32_t operands[] = {b->grad_shard, cx->scalars};
-    uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard};
+    uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard,
+                          counts ? cx->norm : FG_NO_ID};
     FgNode *node = fg_node_new(&build, FG_OP_adamw, operands, 2);
     node->bucket = bucket;
     fg_node_set_int(m, node, "pending", pending);
-    fg_node_finish_into(&build, node, results, 4);
+    fg_node_finish_into(&build, node, results, 5);
 }
 
 /* The bucket whose weights the node is the first to want: it gathers them, or reads the slice of a
@@ -150,22 +153,28 @@ static void emit_pending_updates(Cx *cx)
         if (b == FG_NO_ID || done[b] || !m->buckets.data[b].trainable)
             continue;
         done[b] = true;
-        emit_adamw(cx, b, true);
+        emit_adamw(cx, b, true, false);
     }
 }
 
+/* The first norm_add of a step begins the norm; where updates follow at once and are whole, the
+ * others are theirs. */
 static void emit_norm_and_update(Cx *cx, uint32_t bucket)
 {
     FgModule *m = cx->m;
     const FgBucket *b = &m->buckets.data[bucket];
-    FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
-    FgNode *node = fg_node_new(&build, FG_OP_norm_add, &b->grad_shard, 1);
-    node->bucket = bucket;
-    fg_node_set_int(m, node, "accumulate", cx->norm_begun);
-    fg_node_finish_into(&build, node, &cx->norm, 1);
-    cx->norm_begun = true;
-    if (!fg_update_waits(&m->numerics))
-        emit_adamw(cx, bucket, false);
+    bool waits = fg_update_waits(&m->numerics);
+    bool counts = cx->norm_begun && !waits && !fg_bucket_is_offloaded(m, bucket);
+    if (!counts) {
+        FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
+        FgNode *node = fg_node_new(&build, FG_OP_norm_add, &b->grad_shard, 1);
+        node->bucket = bucket;
+        fg_node_set_int(m, node, "accumulate", cx->norm_begun);
+        fg_node_finish_into(&build, node, &cx->norm, 1);
+        cx->norm_begun = true;
+    }
+    if (!waits)
+        emit_adamw(cx, bucket, false, counts);
 }
 
 static void emit_loss_add(Cx *cx, uint32_t loss, bool first)

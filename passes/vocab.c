@@ -83,6 +83,9 @@ static bool uses_match(Cx *cx, uint32_t value, FgHead *head, bool *has_head, con
         const FgNode *node = node_of(cx, of->data[i]);
         if (node->op != FG_OP_linear)
             continue;
+        *why = "it lies the other way round (layout in_out): its rows are no words";
+        if (strcmp(fg_node_attr(node, "layout")->word, "out_in") != 0)
+            return false;
         *why = "it is the weight of two linear nodes";
         if (*has_head || node->operands[1] != value ||
             !fg_head_match(&cx->uses, node->id, head, why))

@@ -1,9 +1,7 @@
-/* Who uses a value, and whether a linear node is a head that can stay with the owners of its rows:
+/* Who uses a value, and whether a linear node is a head that can be worked on apart:
  * its logits go into the loss and nowhere else, and the gradient of the logits into the gradients
  * of the linear node's operands and nowhere else. Reshapes between them are looked through. */
 #include "passes/vocab.h"
-
-#include <string.h>
 
 FgUses fg_uses(FgArena *arena, const FgModule *m)
 {
@@ -89,19 +87,20 @@ static bool is_contribution(const FgUses *uses, uint32_t node)
     return user != FG_NO_ID && node_of(uses, user)->op == FG_OP_grad;
 }
 
+static bool operand_given(const FgNode *node, uint32_t i)
+{
+    return node->n_operands > i && node->operands[i] != FG_NO_ID;
+}
+
 static bool same_operands(const FgUses *uses, const FgNode *linear, const FgHead *head)
 {
     const FgModule *m = uses->module;
     uint32_t x = base_of(m, linear->operands[0]);
     const FgNode *dx = head->dx == FG_NO_ID ? NULL : node_of(uses, head->dx);
     const FgNode *dw = head->dw == FG_NO_ID ? NULL : node_of(uses, head->dw);
-    return (!dx || dx->operands[1] == linear->operands[1]) &&
+    return (!dx ||
+            (dx->operands[1] == linear->operands[1] && !operand_given(dx, fg_op_plus(dx->op)))) &&
            (!dw || base_of(m, dw->operands[0]) == x);
-}
-
-static bool operand_given(const FgNode *node, uint32_t i)
-{
-    return node->n_operands > i && node->operands[i] != FG_NO_ID;
 }
 
 bool fg_head_match(const FgUses *uses, uint32_t linear, FgHead *out, const char **out_why)
@@ -111,8 +110,8 @@ bool fg_head_match(const FgUses *uses, uint32_t linear, FgHead *out, const char 
     *out_why = "a layer of a repeat holds the head";
     if (node->layer >= 0)
         return false;
-    *out_why = "it lies the other way round (layout in_out): its rows are no words";
-    if (strcmp(fg_node_attr(node, "layout")->word, "out_in") != 0)
+    *out_why = "something is added to the logits";
+    if (operand_given(node, fg_op_plus(node->op)))
         return false;
     *out_why = "the logits go elsewhere than into the loss";
     if (!take_logits(uses, node->results[0], out) || out->loss == FG_NO_ID)

@@ -60,6 +60,9 @@
     X(Cursor_getMangling)                                                                          \
     X(getResultType)                                                                               \
     X(getExpansionLocation)                                                                        \
+    X(getCursorExtent)                                                                             \
+    X(getRangeStart)                                                                               \
+    X(getRangeEnd)                                                                                 \
     X(Location_isFromMainFile)                                                                     \
     X(getFileName)                                                                                 \
     X(getCString)                                                                                  \

@@ -40,6 +40,20 @@ const char *fg_rb_custom_declare(const FgRbCustomCx *cx, CXCursor function);
 bool fg_rb_custom_is_caller(const FgRbCustomCx *cx, CXCursor function);
 const char *fg_rb_custom_caller(const FgRbCustomCx *cx, CXCursor function);
 
+/* ---- chain.c: functions of fused chains ---- */
+typedef struct FgRbChainCx {
+    const FgClang *clang;
+    FgRbSource *source;
+    const char *text; /* of the whole program */
+    size_t len;
+    bool cuda; /* the part for CUDA is read */
+} FgRbChainCx;
+
+/* Reads a function that is named as those of chains are; what is wrong with it, or NULL. */
+const char *fg_rb_chain_function(const FgRbChainCx *cx, CXCursor function, const char *name);
+/* Gives a declared function the chain that it is; what is wrong with that, or NULL. */
+const char *fg_rb_chain_declared(const FgRbSource *source, FgRbCustomFn *function);
+
 #endif
 
 #endif

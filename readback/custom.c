@@ -1,5 +1,6 @@
 /* The functions of a program that are not its own: declarations of the user's, and the functions of
- * the file that hand calls on to them. Both have one form each (codegen's, written down in
+ * the file that hand calls on to them. Functions of fused chains are called in the same way; what
+ * is in them is chain.c's. Both have one form each (codegen's, written down in
  * docs/custom-kernels.md); anything else is refused. */
 #include "readback/cursor.h"
 
@@ -20,11 +21,12 @@ const char *fg_rb_custom_declare(const FgRbCustomCx *cx, CXCursor function)
     FgArena *arena = cx->source->arena;
     int n = cx->clang->Cursor_getNumArguments(function);
     FgRbCustomFn out = {.name = fg_cursor_name(cx->clang, arena, function), .loc = cx->loc};
-    if (strncmp(out.name, "custom_", 7))
+    bool chain = !strncmp(out.name, "fused_", 6), own = cx->clang->isCursorDefinition(function);
+    if (!chain && strncmp(out.name, "custom_", 7))
         return "a declaration; a program defines all that it declares, but the user's functions";
     if (fg_rb_custom(cx->source, out.name))
         return "a second declaration of this function";
-    if (cx->clang->Cursor_getStorageClass(function) == CX_SC_Static ||
+    if ((cx->clang->Cursor_getStorageClass(function) == CX_SC_Static) != own ||
         cx->clang->getResultType(cx->clang->getCursorType(function)).kind != CXType_Void || n < 2)
         return "a user's function returns nothing, and takes operands and the call";
     uint64_t *dtypes = FG_NEW_ARRAY(arena, uint64_t, (size_t)n);

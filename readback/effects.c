@@ -276,26 +276,46 @@ static void strided(Reader *reader)
         wrong(reader, "its layout does not walk as many elements as it says");
 }
 
-/* Reads and writes of a custom function, one a row of its operands. */
-static void operands(Reader *reader)
+static bool same_memory(const FgRbOperand *a, const FgRbOperand *b)
+{
+    return a->offset == b->offset && a->dtype == b->dtype && a->elements == b->elements;
+}
+
+/* Reads and writes of a function, one a row of its operands. Of a chain (`elementwise`) the last
+ * row alone is written, has n elements, and may be the memory of a row that is like it: such a one
+ * goes by the result's argument, the others by another one. */
+static void operands(Reader *reader, bool chain)
 {
     const FgRbTables *tables = reader->eval->tables;
     expect(reader, '(');
     uint32_t arg = argument(reader, word(reader));
     uint64_t first = value_of(reader, arg);
     expect(reader, ',');
-    uint64_t count = value_of(reader, argument(reader, word(reader)));
+    uint32_t other = argument(reader, word(reader));
+    uint64_t count = value_of(reader, other), n = 0;
+    if (chain) {
+        expect(reader, ',');
+        n = value_of(reader, argument(reader, word(reader)));
+    }
     expect(reader, ')');
     if (first > tables->operands.len || count > tables->operands.len - first)
         wrong(reader, "its operands are none of the table");
+    else if (chain && (count == 0 || tables->operands.data[first + count - 1].elements != n))
+        wrong(reader, "its result has another number of elements");
     for (uint64_t i = first; !reader->wrong && i < first + count; i++) {
         const FgRbOperand *row = &tables->operands.data[i];
+        const FgRbOperand *last = &tables->operands.data[first + count - 1];
+        if (chain && row->written != (row == last))
+            wrong(reader, "a chain writes its result, the last operand, and that alone");
         fg_vec_push(reader->eval->arena, reader->out,
                     ((FgRbEffect){.kind = row->written ? FG_RB_WRITE : FG_RB_READ,
-                                  .arg = arg,
+                                  .arg = chain && !same_memory(row, last) ? other : arg,
                                   .at = row->offset,
                                   .bytes = row->bytes}));
     }
+    if (chain)
+        fg_vec_push(reader->eval->arena, reader->out,
+                    ((FgRbEffect){.kind = FG_RB_INPLACE, .arg = arg, .other = arg}));
 }
 
 /* True when the word was a rule, or pushed its effects itself: then nothing is to be pushed. */
@@ -305,8 +325,8 @@ static bool rule(Reader *reader, const char *name)
         atmost(reader);
     else if (!strcmp(name, "strided"))
         strided(reader);
-    else if (!strcmp(name, "operands"))
-        operands(reader);
+    else if (!strcmp(name, "operands") || !strcmp(name, "elementwise"))
+        operands(reader, *name == 'e');
     else
         return false;
     return true;

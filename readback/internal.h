@@ -4,6 +4,7 @@
 #define FG_READBACK_INTERNAL_H
 
 #include "base/map.h"
+#include "ir/chain.h"
 #include "readback/readback.h"
 #include "passes/trace.h"
 
@@ -54,13 +55,26 @@ typedef struct FgRbFunc {
     FgRbCallVec calls; /* runtime calls, those of called functions in their place */
 } FgRbFunc;
 
-/* A function of the user's, as the program declares it: operands, then results. */
+/* A chain of the program: what its functions say, all alike (chain.c). */
+typedef struct FgRbChain {
+    const char *name;       /* "fused_0" */
+    FgChain value;          /* of an element */
+    uint32_t n;             /* operands */
+    const uint64_t *dtypes; /* FgRtDtype; of the result behind them */
+    const int64_t *repeat;  /* as the op's */
+    bool packed;            /* its kernel goes by packs */
+    uint32_t stage;         /* functions read after the value */
+    bool called;            /* there is one that is called */
+} FgRbChain;
+
+/* A function of the user's, or of a chain, as the program declares it: operands, then results. */
 typedef struct FgRbCustomFn {
     const char *name;
     uint32_t n_operands;    /* results included; the call itself is not */
     const uint64_t *dtypes; /* FgRtDtype */
     const bool *constant;   /* to const: an operand, not a result */
     const char *caller;     /* the function of the file that hands calls on to it; NULL: none */
+    const FgRbChain *chain; /* NULL: the user's */
     FgLoc loc;
 } FgRbCustomFn;
 
@@ -72,12 +86,16 @@ typedef struct FgRbSource {
     FG_VEC(FgRbTable) tables;
     FG_VEC(FgRbFunc) funcs;
     FG_VEC(FgRbCustomFn) customs;
+    FG_VEC(FgRbChain *) chains;
+    bool has_kernels;  /* a second part, for a compiler of CUDA */
     FgRbTable program; /* one row: FgRtProgram */
     FgMap constants;   /* enumerators of the header -> value */
 } FgRbSource;
 
-/* Whether the text has only what both compilers read alike (lexical.c); false after an error. */
-bool fg_rb_lexical(FgDiags *diags, const FgReadbackRequest *request, uint32_t file);
+/* Whether the text has only what both compilers read alike (lexical.c); false after an error.
+ * *out_kernels: it has a second part. */
+bool fg_rb_lexical(FgDiags *diags, const FgReadbackRequest *request, uint32_t file,
+                   bool *out_kernels);
 /* Reads the text; false after errors. */
 bool fg_rb_parse(FgArena *arena, FgDiags *diags, const FgReadbackRequest *request, FgRbSource *out);
 /* Reports an error in the program's text; returns false. */
@@ -183,6 +201,11 @@ bool fg_rb_effects(FgRbEval *eval, const FgRbCall *call, FgRbEffectVec *out);
 int fg_rb_param(const FgRbEntry *entry, const char *name);
 /* The value of an argument by name, or `otherwise` where the entry has no such parameter. */
 uint64_t fg_rb_arg(const FgRbCall *call, const char *name, uint64_t otherwise);
+
+/* Whether a call's arguments that are no address agree with the tables (args.c); false after an
+ * error. The bucket is that of the argument, or FG_NO_ID. */
+bool fg_rb_args(FgDiags *diags, const FgRbTables *tables, const FgRbCall *call, FgTraceKind kind,
+                uint32_t *out_bucket);
 
 /* ---- the trace (trace.c, names.c) ---- */
 typedef struct FgRbSchedule {

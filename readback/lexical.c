@@ -1,8 +1,10 @@
 /* What may stand in an emitted file before any compiler looks at it.
  *
  * The proof reads the file with one compiler and the program is built with another. Nothing in the
- * text may mean different things to the two: so there is one #include, and no other directive, no
- * spliced line, no word that begins with an underscore (a compiler's own names and macros). */
+ * text may mean different things to the two: so there is one #include, no spliced line, no word
+ * that begins with an underscore (a compiler's own names and macros), and no other directive but
+ * those that part a program for GPUs in two: the first part is C, the second one CUDA, and each
+ * compiler, this one and that one, sees one of them. */
 #include "readback/internal.h"
 
 #include <ctype.h>
@@ -15,6 +17,7 @@ typedef struct Scan {
     size_t at, line_start;
     uint32_t line;
     bool included, begun;
+    uint32_t parted; /* of the directives that part the text, how many came */
 } Scan;
 
 static int at(const Scan *scan, size_t ahead)
@@ -89,19 +92,35 @@ static bool string(Scan *scan)
     return true;
 }
 
+static bool is_line(const Scan *scan, const char *text)
+{
+    size_t n = strlen(text);
+    return scan->at == scan->line_start && scan->at + n <= scan->request->len &&
+           memcmp(scan->request->text + scan->at, text, n) == 0 &&
+           (at(scan, n) == '\n' || at(scan, n) < 0);
+}
+
 static bool directive(Scan *scan)
 {
     static const char include[] = "#include \"fg_rt.h\"";
-    const size_t n = sizeof include - 1;
-    bool here = !scan->included && !scan->begun && scan->at == scan->line_start &&
-                scan->at + n <= scan->request->len &&
-                memcmp(scan->request->text + scan->at, include, n) == 0 &&
-                (at(scan, n) == '\n' || at(scan, n) < 0);
-    if (!here)
-        return fail(scan, "a directive; a program has #include \"fg_rt.h\" alone, before all else");
-    scan->included = true;
-    scan->at += n;
+    static const char *const parts[] = {"#ifndef __CUDACC__", "#else", "#endif"};
+    if (!scan->included && !scan->begun && is_line(scan, include)) {
+        scan->included = true;
+        scan->at += sizeof include - 1;
+        return true;
+    }
+    bool first = scan->parted > 0 || (scan->included && !scan->begun);
+    if (!first || scan->parted == 3 || !is_line(scan, parts[scan->parted]))
+        return fail(scan, "a directive; a program has #include \"fg_rt.h\" alone, before all else, "
+                          "and those that part it");
+    scan->at += strlen(parts[scan->parted++]);
     return true;
+}
+
+/* An index, or none: not the place of a value in a table. */
+static bool bracket_ok(const Scan *scan)
+{
+    return at(scan, 0) != '[' || (at(scan, 1) > 0 && strchr("]ijp", at(scan, 1)));
 }
 
 static bool word(Scan *scan)
@@ -126,25 +145,30 @@ static bool one(Scan *scan)
         return false;
     if (sign == '#')
         return directive(scan);
-    if (!scan->included)
-        return fail(scan, "the program must begin with #include \"fg_rt.h\"");
+    if (!scan->included || scan->parted == 3)
+        return fail(scan, scan->included ? "text behind the end of both parts"
+                                         : "the program must begin with #include \"fg_rt.h\"");
     scan->begun = true;
     if (sign == '"')
         return string(scan);
     if (isalnum(sign) || sign == '_')
         return word(scan);
-    if (sign == '\\' || sign == '\'' || sign == '%' || (sign == '[' && at(scan, 1) != ']') ||
+    if (sign == '\\' || sign == '\'' || (sign == '%' && at(scan, 1) != ' ') || !bracket_ok(scan) ||
         (sign == '<' && (at(scan, 1) == ':' || at(scan, 1) == '%')))
         return fail(scan, "a sign that an emitted program does not have");
     step(scan);
     return true;
 }
 
-bool fg_rb_lexical(FgDiags *diags, const FgReadbackRequest *request, uint32_t file)
+bool fg_rb_lexical(FgDiags *diags, const FgReadbackRequest *request, uint32_t file,
+                   bool *out_kernels)
 {
     Scan scan = {.request = request, .diags = diags, .file = file, .line = 1};
     while (scan.at < request->len)
         if (!one(&scan))
             return false;
+    *out_kernels = scan.parted > 0;
+    if (scan.parted == 1 || scan.parted == 2)
+        return fail(&scan, "a part that does not end");
     return scan.included || fail(&scan, "the program must begin with #include \"fg_rt.h\"");
 }

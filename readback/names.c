@@ -235,9 +235,10 @@ static uint32_t state_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_
 }
 
 /* A part of one buffer that may be read by itself: a parameter of a gathered bucket, the seed. */
-static uint32_t read_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t bytes)
+static uint32_t read_part(FgRbNames *names, uint32_t root, const FgRbEffect *effect)
 {
     const FgTraceBuffer *buffer = buffer_at(names, root);
+    uint64_t at = effect->at, bytes = effect->bytes;
     if (names->buffers.data[root].kind == FG_TRACE_GATHER) {
         const FgRbParam *param = param_in(names, root, at, bytes);
         if (param)
@@ -247,6 +248,9 @@ static uint32_t read_part(FgRbNames *names, uint32_t root, uint64_t at, uint64_t
         return state_part(names, root, at, bytes);
     if (buffer->state && buffer->role == FG_ROLE_SCALARS && at == buffer->at && bytes == 4)
         return part(names, root, "the seed", at, bytes, 1, true); /* FG_RT_S_SEED */
+    if (fg_rb_piece(names, root, effect))
+        return part(names, root, fg_arena_printf(names->arena, "a piece of %s", buffer->name), at,
+                    bytes, bytes, true);
     fg_rb_unsafe(names, "it reads %s, which is no whole value: it lies in %s",
                  range_text(names, at, bytes), name_of(names, root));
     return FG_NO_ID;
@@ -282,7 +286,7 @@ uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
     else if (one == other && covers(buffer_at(names, one), effect->at, effect->bytes))
         found = one;
     else
-        found = read_part(names, root, effect->at, effect->bytes);
+        found = read_part(names, root, effect);
     if (found != FG_NO_ID) {
         names->buffers.data[found].reads++;
         names->buffers.data[root].reads++;

@@ -10,6 +10,12 @@
 #include "passes/check_internal.h"
 #include "readback/internal.h"
 
+/* Bytes of a value that a call read last, of those that it is read in. */
+typedef struct FgRbPiece {
+    uint64_t begin, end;
+} FgRbPiece;
+#define FG_RB_PIECE_KINDS 4
+
 /* What the names need to know of a buffer beside the trace. */
 typedef struct FgRbBuffer {
     FgTraceKind kind; /* of the call that begins it: GATHER, GRAD_BUFFER, else WORK */
@@ -18,6 +24,7 @@ typedef struct FgRbBuffer {
     uint32_t reads; /* of what was written last */
     bool ever;      /* read, at some time */
     uint32_t home;  /* the state that it was fetched from, or FG_NO_ID */
+    FgRbPiece pieces[FG_RB_PIECE_KINDS];
 } FgRbBuffer;
 
 typedef struct FgRbNames {
@@ -45,6 +52,11 @@ void fg_rb_names_init(FgRbNames *names, uint64_t *bounds, uint32_t n_bounds);
 uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect);
 uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect);
 uint32_t fg_rb_name_release(FgRbNames *names, const FgRbEffect *effect);
+/* Whether a read of a part of a value is the next piece of one that is read in pieces (pieces.c).
+ */
+bool fg_rb_piece(FgRbNames *names, uint32_t root, const FgRbEffect *effect);
+/* At the end of a body: every value that was read in pieces was read to its end. */
+void fg_rb_pieces_end(FgRbNames *names, FgLoc loc);
 /* Reports that the call is not safe. */
 void fg_rb_unsafe(FgRbNames *names, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,9 +1,12 @@
 /* From C text to tables and calls, with libclang.
  *
  * An emitted program is a small part of C: constant tables, functions that are straight lines of
- * calls, and fg_program. Everything else is refused at its place. Calls keep the constants that
+ * calls, those of fused chains, and fg_program. Everything else is refused at its place. Where a
+ * program for GPUs has kernels, its second part is read as CUDA, without CUDA's headers, and holds
+ * the functions of chains alone. Calls keep the constants that
  * the compiler sees; a call of another function of the file is replaced by that function's calls.
  */
+#include "readback/cuda.h"
 #include "readback/cursor.h"
 
 #include <string.h>
@@ -52,6 +55,7 @@ typedef struct Cx {
     FgMap funcs;           /* functions of the file -> index */
     FgRbFunc *func;        /* being read */
     CXCursor func_context; /* its parameter */
+    FgRbChainCx chains;
     bool bad;
     bool has_program_function;
 } Cx;
@@ -377,12 +381,24 @@ static bool read_program_function(Cx *cx, CXCursor cursor, const Children *parts
     return refuse(cx, cursor, "fg_program must return the address of the program");
 }
 
+/* Of a chain: its element, or the loop over all, which is called as the user's functions are. */
+static bool read_chain(Cx *cx, CXCursor cursor, const char *name)
+{
+    FgRbCustomCx custom = {&cx->clang, cx->out, place_of(cx, cursor)};
+    const char *wrong = fg_rb_chain_function(&cx->chains, cursor, name);
+    if (!wrong && !cx->chains.cuda && !strncmp(name, "fused_", 6))
+        wrong = fg_rb_custom_declare(&custom, cursor);
+    return !wrong || refuse(cx, cursor, wrong);
+}
+
 static bool read_function(Cx *cx, CXCursor cursor)
 {
     const char *name = take(cx, cx->clang.getCursorSpelling(cursor));
     Children parts = children_of(cx, cursor);
     FgRbCustomCx custom = {&cx->clang, cx->out, place_of(cx, cursor)};
     bool defined = cx->clang.isCursorDefinition(cursor);
+    if (defined && (!strncmp(name, "value_", 6) || !strncmp(name, "fused_", 6)))
+        return read_chain(cx, cursor, name);
     if (!defined || fg_rb_custom_is_caller(&custom, cursor)) {
         const char *wrong =
             defined ? fg_rb_custom_caller(&custom, cursor) : fg_rb_custom_declare(&custom, cursor);
@@ -448,6 +464,25 @@ static enum CXChildVisitResult top_level(CXCursor cursor, CXCursor parent, CXCli
     return ok ? CXChildVisit_Continue : CXChildVisit_Break;
 }
 
+/* The part for CUDA: functions of chains, the last of each with C's linkage. */
+static enum CXChildVisitResult top_level_cuda(CXCursor cursor, CXCursor parent, CXClientData data)
+{
+    Cx *cx = data;
+    enum CXCursorKind kind = cx->clang.getCursorKind(cursor);
+    (void)parent;
+    if (!in_file(cx, cursor))
+        return CXChildVisit_Continue;
+    CXCursor function = cursor;
+    Children inside = children_of(cx, cursor);
+    if (kind == CXCursor_LinkageSpec && inside.list.len == 1)
+        function = inside.list.data[0];
+    const char *name = take(cx, cx->clang.getCursorSpelling(function));
+    const char *wrong = "the part for CUDA holds functions of chains alone";
+    if (cx->clang.getCursorKind(function) == CXCursor_FunctionDecl)
+        wrong = fg_rb_chain_function(&cx->chains, cursor, name);
+    return !wrong || refuse(cx, cursor, wrong) ? CXChildVisit_Continue : CXChildVisit_Break;
+}
+
 /* ---- the file ---- */
 
 static bool compiler_messages(Cx *cx, CXTranslationUnit unit)
@@ -469,12 +504,55 @@ static bool read_unit(Cx *cx, CXTranslationUnit unit)
 {
     if (!compiler_messages(cx, unit))
         return false;
-    cx->clang.visitChildren(cx->clang.getTranslationUnitCursor(unit), top_level, cx);
-    if (cx->bad)
-        return false;
-    FgLoc end = {cx->out->file, 1, 1};
-    if (!cx->out->program.name || !cx->has_program_function)
-        return fg_rb_fail(cx->out->diags, end, "there is no program: fg_program is not defined");
+    cx->clang.visitChildren(cx->clang.getTranslationUnitCursor(unit),
+                            cx->chains.cuda ? top_level_cuda : top_level, cx);
+    return !cx->bad;
+}
+
+/* One of the parts, or all there is. A folder that does not exist: nothing beside the program can
+ * take the header's place. */
+static bool read_part(Cx *cx, const FgReadbackRequest *request, bool cuda)
+{
+    static const char path[] = "/nowhere/foregather/program.c";
+    const char *c_args[] = {"-x", "c", "-std=c11", "-I", request->include};
+    const char *cuda_args[] = {FG_CUDA_ARGS, "-I", request->include};
+    struct CXUnsavedFile files[] = {{path, request->text, (unsigned long)request->len},
+                                    {FG_CUDA_STUB_PATH, FG_CUDA_STUB, sizeof FG_CUDA_STUB - 1}};
+    int n = cuda ? sizeof cuda_args / sizeof *cuda_args : sizeof c_args / sizeof *c_args;
+    CXIndex index = cx->clang.createIndex(0, 0);
+    CXTranslationUnit unit = NULL;
+    enum CXErrorCode code =
+        cx->clang.parseTranslationUnit2(index, path, cuda ? cuda_args : c_args, n, files,
+                                        cuda ? 2 : 1, CXTranslationUnit_None, &unit);
+    cx->chains.cuda = cuda;
+    bool ok = code == CXError_Success
+                  ? read_unit(cx, unit)
+                  : fg_rb_fail(cx->out->diags, FG_NOWHERE, "libclang cannot parse it");
+    if (unit)
+        cx->clang.disposeTranslationUnit(unit);
+    cx->clang.disposeIndex(index);
+    return ok;
+}
+
+/* What both parts together must hold. */
+static bool is_whole(Cx *cx)
+{
+    FgRbSource *out = cx->out;
+    uint32_t chains = 0;
+    for (uint32_t i = 0; i < out->customs.len; i++) {
+        FgRbCustomFn *function = &out->customs.data[i];
+        if (strncmp(function->name, "fused_", 6))
+            continue;
+        const char *wrong = fg_rb_chain_declared(out, function);
+        chains++;
+        if (wrong)
+            return fg_rb_fail(out->diags, function->loc, "%s", wrong);
+    }
+    FgLoc end = {out->file, 1, 1};
+    if (chains != out->chains.len)
+        return fg_rb_fail(out->diags, end, "a chain that nothing declares");
+    if (!out->program.name || !cx->has_program_function)
+        return fg_rb_fail(out->diags, end, "there is no program: fg_program is not defined");
     return true;
 }
 
@@ -487,23 +565,14 @@ bool fg_rb_parse(FgArena *arena, FgDiags *diags, const FgReadbackRequest *reques
     fg_map_init(&cx.entries, arena);
     fg_map_init(&cx.funcs, arena);
     fg_map_init(&out->constants, arena);
-    if (!fg_rb_lexical(diags, request, out->file))
+    if (!fg_rb_lexical(diags, request, out->file, &out->has_kernels))
         return false;
     if (!fg_clang_load(arena, &cx.clang, &why))
         return fg_rb_fail(diags, FG_NOWHERE, "%s", why);
-    /* A folder that does not exist: nothing beside the program can take the header's place. */
-    static const char path[] = "/nowhere/foregather/program.c";
-    const char *args[] = {"-x", "c", "-std=c11", "-I", request->include};
-    struct CXUnsavedFile file = {path, request->text, (unsigned long)request->len};
-    CXIndex index = cx.clang.createIndex(0, 0);
-    CXTranslationUnit unit = NULL;
-    enum CXErrorCode code = cx.clang.parseTranslationUnit2(
-        index, path, args, sizeof args / sizeof *args, &file, 1, CXTranslationUnit_None, &unit);
-    bool ok = code == CXError_Success ? read_unit(&cx, unit)
-                                      : fg_rb_fail(diags, FG_NOWHERE, "libclang cannot parse it");
-    if (unit)
-        cx.clang.disposeTranslationUnit(unit);
-    cx.clang.disposeIndex(index);
+    cx.chains = (FgRbChainCx){
+        .clang = &cx.clang, .source = out, .text = request->text, .len = request->len};
+    bool ok = read_part(&cx, request, false) &&
+              (!out->has_kernels || read_part(&cx, request, true)) && is_whole(&cx);
     fg_clang_unload(&cx.clang);
     return ok;
 }

@@ -272,6 +272,22 @@ static void want_custom(Cx *cx, const char *function)
         wrong(cx, fg_arena_printf(cx->arena, "it calls another function than %s", function));
 }
 
+/* The row of a chain with the node's expression and repetitions. */
+static void want_chain(Cx *cx, const char *expression)
+{
+    uint64_t row = next_arg(cx)->u;
+    const FgRbChain *chain =
+        row < cx->tables->customs.len ? cx->tables->customs.data[row]->chain : NULL;
+    const FgAttr *repeat = fg_node_attr(cx->node, "repeat");
+    bool same = chain && chain->n == repeat->n_ints &&
+                !strcmp(fg_chain_text(cx->arena, &chain->value), expression);
+    for (uint32_t k = 0; same && k < chain->n; k++)
+        same = chain->repeat[k] == repeat->ints[k];
+    if (!same)
+        wrong(cx,
+              fg_arena_printf(cx->arena, "its function does something else than '%s'", expression));
+}
+
 /* Rows of the table of operands: each is a value of the plan, with its place, dtype and shape. */
 static void want_operands(Cx *cx)
 {
@@ -303,6 +319,8 @@ static bool attribute(Cx *cx, const char *word)
             continue;
         if (spec->kind == FG_ATTR_FLOAT)
             want_real(cx, cx->node->attrs[i].f);
+        else if (spec->kind == FG_ATTR_TEXT && cx->node->op == FG_OP_fused)
+            want_chain(cx, cx->node->attrs[i].word);
         else if (spec->kind == FG_ATTR_TEXT)
             want_custom(cx, cx->node->attrs[i].word);
         else if (spec->kind == FG_ATTR_WORD)

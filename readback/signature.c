@@ -5,29 +5,12 @@
  * unknown beside the function's own parameters is left to nvcc. */
 #include "readback/signature.h"
 
+#include "readback/cuda.h"
 #include "readback/cursor.h"
 
 #ifdef FG_LIBCLANG
 
 #include <string.h>
-
-static const char cuda_stub_path[] = "/nowhere/foregather/cuda-stub.h";
-static const char cuda_stub[] =
-    "#define __host__ __attribute__((host))\n"
-    "#define __device__ __attribute__((device))\n"
-    "#define __global__ __attribute__((global))\n"
-    "#define __shared__ __attribute__((shared))\n"
-    "#define __forceinline__ inline\n"
-    "#define __launch_bounds__(...)\n"
-    "typedef struct CUstream_st *cudaStream_t;\n"
-    "typedef int cudaError_t;\n"
-    "struct dim3 { unsigned x, y, z; dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1); };\n"
-    "extern const dim3 threadIdx, blockIdx, blockDim, gridDim;\n"
-    "extern \"C\" int cudaConfigureCall(dim3, dim3, unsigned long = 0, cudaStream_t = 0);\n"
-    "extern \"C\" unsigned __cudaPushCallConfiguration(dim3, dim3, unsigned long = 0, void * = "
-    "0);\n"
-    "extern \"C\" int cudaLaunchKernel(const void *, dim3, dim3, void **, unsigned long,\n"
-    "                                cudaStream_t);\n";
 
 typedef struct Cx {
     FgClang clang;
@@ -140,12 +123,9 @@ bool fg_signature_read(const char *include, FgArena *arena, const FgSignatureReq
     if (!fg_clang_load(arena, &cx.clang, out_error))
         return false;
     const char *c_args[] = {"-x", "c", "-std=c11", "-I", include};
-    const char *cuda_args[] = {"-x",           "cuda",         "--cuda-host-only",
-                               "-nocudalib",   "-nocudainc",   "-Wno-unknown-cuda-version",
-                               "-std=c++17",   "-D__CUDACC__", "-include",
-                               cuda_stub_path, "-I",           include};
+    const char *cuda_args[] = {FG_CUDA_ARGS, "-I", include};
     struct CXUnsavedFile files[] = {{request->path, request->text, (unsigned long)request->len},
-                                    {cuda_stub_path, cuda_stub, sizeof cuda_stub - 1}};
+                                    {FG_CUDA_STUB_PATH, FG_CUDA_STUB, sizeof FG_CUDA_STUB - 1}};
     CXIndex index = cx.clang.createIndex(0, 0);
     CXTranslationUnit unit = NULL;
     enum CXErrorCode code = cx.clang.parseTranslationUnit2(

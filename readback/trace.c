@@ -351,9 +351,9 @@ static void allow_inplace(const FgRbEffectVec *effects, Lists *lists)
 /* The states of an update by their arguments, so that one that is absent leaves a hole. */
 static void order_update(Cx *cx, const FgRbCall *call, Lists *lists)
 {
-    static const char *const names[] = {"master", "moment1", "moment2", "shard"};
+    static const char *const names[] = {"master", "moment1", "moment2", "shard", "norm"};
     FgIdVec results = {0};
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint32_t id = FG_NO_ID;
         for (uint32_t k = 0; k < lists->args.len; k++)
             if (lists->accesses.data[k].write &&
@@ -362,89 +362,6 @@ static void order_update(Cx *cx, const FgRbCall *call, Lists *lists)
         fg_vec_push(cx->arena, &results, id);
     }
     lists->results = results;
-}
-
-/* Arguments that are no address and no size, but must agree with the tables. */
-static void check_args(Cx *cx, const FgRbCall *call)
-{
-    uint64_t bucket = fg_rb_arg(call, "bucket", UINT64_MAX);
-    const FgRbTables *tables = cx->tables;
-    if (fg_rb_arg(call, "node", UINT64_MAX) >= tables->nodes.len)
-        FAIL(cx, call->loc, "its node is none of the table");
-    stream_ok(cx, call, fg_rb_arg(call, "stream", UINT64_MAX));
-    if (fg_rb_param(call->entry, "bucket") < 0)
-        return;
-    if (bucket >= tables->buckets.len) {
-        FAIL(cx, call->loc, "there is no bucket %llu", (unsigned long long)bucket);
-        return;
-    }
-    uint64_t elements = tables->buckets.data[bucket].elements;
-    uint64_t want =
-        kind_of(call->entry->name) == FG_TRACE_GRAD_BUFFER ? elements : elements / tables->ranks;
-    uint64_t first = fg_rb_arg(call, "first", 0);
-    if (kind_of(call->entry->name) == FG_TRACE_ADAMW_PART && first < want &&
-        fg_rb_arg(call, "elements", want) <= want - first)
-        want = fg_rb_arg(call, "elements", want); /* the checker sees that parts make the whole */
-    if (fg_rb_arg(call, "elements", want) != want)
-        FAIL(cx, call->loc, "it works on %llu elements of bucket %s instead of %llu",
-             (unsigned long long)fg_rb_arg(call, "elements", want),
-             tables->buckets.data[bucket].name, (unsigned long long)want);
-    cx->names.bucket = (uint32_t)bucket;
-}
-
-/* Rows are added to a parameter of the bucket, whole: its place and size are the call's. */
-static void check_lookup(Cx *cx, const FgRbCall *call, FgTraceKind kind)
-{
-    if (kind != FG_TRACE_LOOKUP_DW || cx->names.bucket == FG_NO_ID)
-        return;
-    const FgRbBucket *bucket = &cx->tables->buckets.data[cx->names.bucket];
-    uint64_t first = fg_rb_arg(call, "first", 0), elements = 0;
-    bool sound = !__builtin_mul_overflow(fg_rb_arg(call, "vocab", 0), fg_rb_arg(call, "hidden", 0),
-                                         &elements);
-    for (uint32_t i = 0; i < bucket->n_params && sound; i++) {
-        const FgRbParam *param = &cx->tables->params.data[bucket->params[i]];
-        if (param->offset == first && param->elements == elements)
-            return;
-    }
-    FAIL(cx, call->loc, "no table of bucket %s begins at element %llu and has %llu", bucket->name,
-         (unsigned long long)first, (unsigned long long)elements);
-}
-
-static void check_clip(Cx *cx, const FgRbCall *call, FgTraceKind kind)
-{
-    int clip = fg_rb_param(call->entry, "clip");
-    uint64_t set = fg_rb_arg(call, "set", 0);
-    bool factor = kind == FG_TRACE_CLIP_FACTOR || kind == FG_TRACE_SCALE_STEP;
-    if (factor && clip >= 0 && call->args[clip].f != cx->tables->clip)
-        FAIL(cx, call->loc, "it clips to another limit than the program states");
-    if ((kind == FG_TRACE_ADAMW || kind == FG_TRACE_ADAMW_PART) && set > 1)
-        FAIL(cx, call->loc, "there is no set %llu of scalars", (unsigned long long)set);
-}
-
-/* The function takes what the rows of its operands hold: as many, of its types, operands before
- * results. */
-static void check_custom(Cx *cx, const FgRbCall *call)
-{
-    const FgRbTables *tables = cx->tables;
-    uint64_t function = fg_rb_arg(call, "function", 0), first = fg_rb_arg(call, "first", 0);
-    if (strcmp(call->entry->name, "custom"))
-        return;
-    if (function >= tables->customs.len) {
-        FAIL(cx, call->loc, "there is no custom function %llu", (unsigned long long)function);
-        return;
-    }
-    const FgRbCustomFn *to = tables->customs.data[function];
-    if (fg_rb_arg(call, "count", 0) != to->n_operands) {
-        FAIL(cx, call->loc, "%s takes %u operands and results, not %llu", to->name, to->n_operands,
-             (unsigned long long)fg_rb_arg(call, "count", 0));
-        return;
-    }
-    for (uint32_t i = 0; i < to->n_operands; i++) {
-        const FgRbOperand *row = &tables->operands.data[first + i];
-        if (row->dtype != to->dtypes[i] || row->written == to->constant[i])
-            FAIL(cx, row->loc, "operand %u of %s has another element type, or another direction", i,
-                 to->name);
-    }
 }
 
 static void work(Cx *cx, const Body *body, uint32_t index)
@@ -457,10 +374,8 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     names->kind = kind_of(call->entry->name);
     names->node = cx->out->nodes.len;
     names->bucket = FG_NO_ID;
-    check_args(cx, call);
-    check_clip(cx, call, names->kind);
-    check_lookup(cx, call, names->kind);
-    check_custom(cx, call);
+    stream_ok(cx, call, fg_rb_arg(call, "stream", UINT64_MAX));
+    cx->ok &= fg_rb_args(cx->source->diags, cx->tables, call, names->kind, &names->bucket);
     if (!cx->ok)
         return;
     const FgRbNode *origin = &cx->tables->nodes.data[fg_rb_arg(call, "node", 0)];
@@ -532,6 +447,8 @@ static void read_body(Cx *cx, const Body *body)
     }
     if (cx->ok)
         end_body(cx, body);
+    fg_rb_pieces_end(&cx->names, body->func->loc);
+    cx->ok &= cx->names.ok;
 }
 
 /* ---- what nothing reads ---- */

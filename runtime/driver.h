@@ -27,9 +27,14 @@ typedef struct FgRtOptions {
     int profile;            /* add up the time of every node */
     int no_graph;           /* launch every call by itself (cuda) */
     int builtin_attention;  /* never the library's (cuda) */
-    const char *gemm_cache; /* file of chosen algorithms, made by measurement when it is not there;
-                               NULL: the library's first choices (cuda) */
-    int deterministic;      /* only what repeats bit by bit (cuda) */
+    const char *gemm_cache; /* file of chosen algorithms of products; NULL, or not there and not
+                               measured: the library's first choices (cuda) */
+    enum {
+        FG_RT_TUNE_NEVER,
+        FG_RT_TUNE_ONCE, /* where the file is not there */
+        FG_RT_TUNE_ALWAYS
+    } tune;            /* measures the choices and keeps them in the file (cuda) */
+    int deterministic; /* only what repeats bit by bit (cuda) */
 } FgRtOptions;
 
 typedef struct FgRtStatus {

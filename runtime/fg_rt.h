@@ -13,9 +13,10 @@
 
 #include <stdint.h>
 
+#include "fg_chain.h"
 #include "fg_custom.h"
 
-#define FG_RT_ABI 3
+#define FG_RT_ABI 4
 #define FG_RT_NONE UINT64_MAX /* an operand that is not there */
 /* Offsets from here on lie in the rank's host memory, a second allocation: pinned where there is a
  * device. stash and fetch alone touch it. */
@@ -157,7 +158,8 @@ typedef struct FgRtLedgerRow {
     uint64_t bytes;
 } FgRtLedgerRow;
 
-/* A function of the user's: `call` hands it its operands. */
+/* A function of the user's, or one of the program's own, of a fused chain: `call` hands it its
+ * operands. */
 typedef struct FgRtCustom {
     const char *name;
     FgCustomFn *call;
@@ -195,9 +197,9 @@ typedef struct FgRtProgram {
     FgRtBody *first, *middle, *last; /* accumulate > 1: first, (accumulate - 2) times middle, last;
                                         otherwise `first` alone */
     FgRtBody *flush;                 /* the pending update; NULL without clipping */
-    /* Read by fg_rt_custom alone: programs that do not call it need not have them. */
+    /* Read by fg_rt_custom and fg_rt_fused alone: programs that call neither need not have them. */
     const FgRtCustom *customs;
-    const FgRtOperand *operands; /* of all calls of custom functions */
+    const FgRtOperand *operands; /* of all their calls */
     uint32_t n_customs, n_operands;
     /* The program computes in f16 and trains: its loss is scaled, `scaler` is where FgRtScaler
      * lies, and updates wait for the next step as with clipping. */

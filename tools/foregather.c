@@ -17,11 +17,15 @@ typedef struct Verb {
 } Verb;
 
 static const Verb verbs[] = {
-    {"compile", FG_VERB_COMPILE, fg_cmd_compile}, {"dump", FG_VERB_DUMP, fg_cmd_dump},
-    {"diff", FG_VERB_DIFF, fg_cmd_diff},          {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
-    {"verify", FG_VERB_VERIFY, fg_cmd_verify},    {"place", FG_VERB_PLACE, fg_cmd_place},
-    {"verify", FG_VERB_VERIFY, fg_cmd_verify},    {"frontier", FG_VERB_FRONTIER, fg_cmd_frontier},
+    {"compile", FG_VERB_COMPILE, fg_cmd_compile},
+    {"dump", FG_VERB_DUMP, fg_cmd_dump},
+    {"diff", FG_VERB_DIFF, fg_cmd_diff},
+    {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
+    {"verify", FG_VERB_VERIFY, fg_cmd_verify},
+    {"place", FG_VERB_PLACE, fg_cmd_place},
+    {"frontier", FG_VERB_FRONTIER, fg_cmd_frontier},
     {"explain", FG_VERB_EXPLAIN, fg_cmd_explain},
+    {"probe", FG_VERB_PROBE, fg_cmd_probe},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
 

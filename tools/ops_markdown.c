@@ -17,7 +17,10 @@ static const char head[] =
     "*accumulates*: can write or add straight into a\n"
     "gradient buffer; *collective*; *effect*: never removed or merged; *view*: names memory, does "
     "no work; *workspace*: its call\n"
-    "takes scratch; *constant*: computed once, before the first step.\n"
+    "takes scratch; *constant*: computed once, before the first step; *plus*: the operand `plus` "
+    "is "
+    "added to the result before the one\n"
+    "rounding, and the result may take its memory.\n"
     "\n";
 
 static void put_levels(FgBuf *out, uint32_t levels)
@@ -28,8 +31,9 @@ static void put_levels(FgBuf *out, uint32_t levels)
 
 static void put_flags(FgBuf *out, uint32_t flags)
 {
-    static const char *const names[] = {"commutative", "in place", "accumulates", "collective",
-                                        "effect",      "view",     "workspace",   "constant"};
+    static const char *const names[] = {"commutative", "in place", "accumulates",
+                                        "collective",  "effect",   "view",
+                                        "workspace",   "constant", "plus"};
     const char *comma = "";
     for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (flags & 1u << i) {

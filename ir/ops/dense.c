@@ -56,7 +56,7 @@ bool fg_infer_linear(FgModule *m, const FgNode *node, const FgType **types)
         !fg_ops_need_type(m, node, 2, fg_type(m, x->dtype, 1, (int64_t[]){out})))
         return false;
     types[0] = with_cols(m, node, x, x->dtype, out);
-    return types[0] != NULL;
+    return types[0] != NULL && fg_ops_need_plus(m, node, types[0]);
 }
 
 bool fg_infer_linear_dx(FgModule *m, const FgNode *node, const FgType **types)
@@ -70,7 +70,7 @@ bool fg_infer_linear_dx(FgModule *m, const FgNode *node, const FgType **types)
                             "dy is %s, its last dimension %lld must equal w's output size %lld",
                             fg_ops_text(m, dy), (long long)fg_type_cols(dy), (long long)out);
     types[0] = with_cols(m, node, dy, dy->dtype, in);
-    return types[0] != NULL;
+    return types[0] != NULL && fg_ops_need_plus(m, node, types[0]);
 }
 
 bool fg_infer_linear_dw(FgModule *m, const FgNode *node, const FgType **types)
@@ -168,6 +168,8 @@ bool fg_grad_linear(FgGradCx *cx, const FgNode *node)
         fg_ops_set_to(cx, db, b);
         fg_grad_add(cx, b, fg_node_finish(&cx->build, db, fg_ops_grad_hint(cx, b)));
     }
+    if (fg_ops_has(node, 3))
+        fg_grad_add(cx, node->operands[3], dy);
     return true;
 }
 
@@ -225,14 +227,17 @@ void fg_cost_linear(const FgModule *m, const FgNode *node, FgCost *cost)
     const FgType *y = fg_ops_out(m, node, 0);
     double in = (double)fg_type_cols(fg_ops_in(m, node, 0));
     dense_cost(m, node, (double)fg_type_elements(y) * in, cost);
-    if (fg_ops_has(node, 2))
-        cost->vector_flops = (double)fg_type_elements(y);
+    for (uint32_t added = 2; added < 4; added++) /* bias and plus */
+        if (fg_ops_has(node, added))
+            cost->vector_flops += (double)fg_type_elements(y);
 }
 
 void fg_cost_linear_dx(const FgModule *m, const FgNode *node, FgCost *cost)
 {
     double in = (double)fg_type_cols(fg_ops_out(m, node, 0));
     dense_cost(m, node, (double)fg_type_elements(fg_ops_in(m, node, 0)) * in, cost);
+    if (fg_ops_has(node, 2))
+        cost->vector_flops = (double)fg_type_elements(fg_ops_out(m, node, 0));
 }
 
 void fg_cost_linear_dw(const FgModule *m, const FgNode *node, FgCost *cost)

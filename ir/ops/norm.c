@@ -38,7 +38,7 @@ bool fg_infer_norm_dx(FgModule *m, const FgNode *node, const FgType **types)
         !need_weights(m, node, 1, 1) || !fg_ops_need_type(m, node, 2, fg_ops_in(m, node, 0)))
         return false;
     types[0] = fg_ops_in(m, node, 0);
-    return true;
+    return fg_ops_need_plus(m, node, types[0]);
 }
 
 static uint32_t finish_with_eps(FgGradCx *cx, const FgNode *node, FgNode *back, uint32_t value)

@@ -139,3 +139,9 @@ bool fg_ops_need_type(const FgModule *module, const FgNode *node, uint32_t i, co
                         fg_ops_operand_name(module, node, i), fg_ops_text(module, given),
                         fg_ops_text(module, type));
 }
+
+bool fg_ops_need_plus(const FgModule *module, const FgNode *node, const FgType *result)
+{
+    uint32_t plus = fg_op_plus(node->op);
+    return !fg_ops_has(node, plus) || fg_ops_need_type(module, node, plus, result);
+}

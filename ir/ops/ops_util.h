@@ -38,6 +38,8 @@ bool fg_ops_need_dtype(const FgModule *module, const FgNode *node, uint32_t i, F
 bool fg_ops_need_rank(const FgModule *module, const FgNode *node, uint32_t i, uint32_t rank);
 /* False after an error unless operand i has the exact type / the shape `dims` and the dtype. */
 bool fg_ops_need_type(const FgModule *module, const FgNode *node, uint32_t i, const FgType *type);
+/* False after an error unless `plus`, where it is given, has the result's type. */
+bool fg_ops_need_plus(const FgModule *module, const FgNode *node, const FgType *result);
 /* "x": the name of operand i in the op's row. */
 const char *fg_ops_operand_name(const FgModule *module, const FgNode *node, uint32_t i);
 

@@ -1,4 +1,5 @@
-/* Ops that move elements and compute nothing: reshape, transpose, broadcast, slice, concat. */
+/* Ops that move elements and compute nothing: reshape, rows, transpose, broadcast, slice, concat.
+ */
 #include "ir/ops/ops_util.h"
 
 #include "base/checked.h"
@@ -111,6 +112,19 @@ bool fg_infer_slice(FgModule *m, const FgNode *node, const FgType **types)
                             "x is %s, %lld entries from %lld are not within dimension %lld",
                             fg_ops_text(m, x), (long long)count, (long long)start, (long long)axis);
     types[0] = resized(m, node, x, axis, count);
+    return types[0] != NULL;
+}
+
+bool fg_infer_rows(FgModule *m, const FgNode *node, const FgType **types)
+{
+    const FgType *x = fg_ops_in(m, node, 0);
+    if (!fg_ops_need_rank(m, node, 0, 1))
+        return false;
+    int64_t first = fg_node_attr(node, "first")->i, count = fg_node_attr(node, "count")->i;
+    if (first < 0 || count < 1 || first > x->dims[0] || count > x->dims[0] - first)
+        return fg_ops_error(m, node, "x is %s, %lld entries from %lld are not within dimension 0",
+                            fg_ops_text(m, x), (long long)count, (long long)first);
+    types[0] = resized(m, node, x, 0, count);
     return types[0] != NULL;
 }
 

@@ -5,6 +5,7 @@
  *   group.c    the driver's interface (runtime/driver.h): start and end, status, reads and writes
  *   device.c   device, streams, events, the one allocation; waiting without hanging
  *   comm.c     communicators and the collectives
+ *   products.c algorithms of matrix products, from a file or by measurement
  *   copies.c   copies to and from pinned host memory
  *   graph.c    bodies: made call by call, or captured once and launched whole
  *   memory.c   what the process really takes of the device, and the check at start-up */
@@ -75,7 +76,7 @@ struct FgRtGroup {
     void *nvml_device;
     uint64_t used_before; /* of the device, before this process took any */
     bool context_unknown; /* used_before was read with the context in place */
-    char warning[512];
+    char warning[1024];
 };
 
 /* ---- status (group.c) ---- */
@@ -83,6 +84,9 @@ bool fg_cuda_failed(const FgRtCx *cx);
 void fg_cuda_nccl(FgRtCx *cx, ncclResult_t result, const char *what);
 /* Whether a fault was asked for here; if so it is raised, `call` to blame. */
 bool fg_cuda_fault(FgRtCx *cx, FgFaultKind kind, const char *call);
+
+/* Adds a line to what the user should know about how the group came out. */
+void fg_cuda_warn(FgRtGroup *group, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- device.c ---- */
 bool fg_cuda_device_open(FgRtGroup *group);
@@ -100,6 +104,10 @@ void fg_cuda_comm_close(FgRtGroup *group);
 bool fg_cuda_comm_warm(FgRtGroup *group);
 /* Asks the libraries whether a peer is in trouble. */
 void fg_cuda_comm_look(FgRtCx *cx);
+
+/* ---- products.c ---- */
+/* Rehearses the bodies, with the algorithms that the options ask for. */
+bool fg_cuda_products_open(FgRtGroup *group);
 
 /* ---- graph.c ---- */
 /* Runs the calls that plan anything once, on an arena of zeros. */

@@ -1,4 +1,4 @@
-/* Calls of the user's own functions: they launch on the stream that they are handed, and must not
+/* Calls of the user's own functions, and of the program's own, of fused chains: they launch on the stream that they are handed, and must not
  * synchronise, allocate or read the device, since steps are captured into graphs. */
 #include "runtime/cuda/core.h"
 
@@ -43,4 +43,11 @@ void fg_cuda_custom(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t fun
                            .stream = stream};
     custom->call(&call);
     fg_cuda_check(cx, cudaGetLastError(), custom->name);
+}
+
+void fg_cuda_fused(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t function,
+                   uint64_t first, uint64_t count, uint64_t n)
+{
+    (void)n; /* that of the result's row */
+    fg_cuda_custom(cx, stream, node, function, first, count);
 }

@@ -1,11 +1,11 @@
 /* Linear layers and matrix products, by cuBLASLt.
  *
  * All products accumulate in f32 (plain f32 operands without TF32) and are rounded into the result.
- * With a bias or accumulation, some kernels of the library round a product to a short dtype before
- * they add: twice in all.
- * Matrices are row-major here and column-major in the library, so that operands change places:
- * C' = B' A'. A shape's descriptors and algorithm are made at its first call and kept; making them
- * touches no device memory, so that it may happen while a graph is captured.
+ * With a bias, `plus` or accumulation, some kernels of the library round a product to a short dtype
+ * before they add: twice in all. Matrices are row-major here and column-major in the library, so
+ * that operands change places: C' = B' A'. A shape's descriptors and algorithm are made at its
+ * first call and kept; making them touches no device memory, so that it may happen while a graph is
+ * captured.
  *
  * Split sums add in f32 in the workspace (never in the result's dtype), in a fixed order. */
 #include "runtime/cuda/gemm_plan.h"
@@ -49,9 +49,6 @@ FgCudaGemm *fg_cuda_gemm_new(FgRtCx *cx)
         return NULL;
     }
     cx->gemm = gemm;
-    const char *path = getenv("FG_GEMM_CACHE");
-    if (path && *path)
-        fg_cuda_gemm_read(cx, path);
     return gemm;
 }
 
@@ -73,7 +70,7 @@ void fg_cuda_gemm_free(FgCudaGemm *gemm)
     for (size_t i = 0; i < gemm->n_plans; i++)
         plan_free(gemm->plans[i]);
     free(gemm->plans);
-    free(gemm->choices);
+    fg_gemm_file_free(&gemm->file);
     cublasLtDestroy(gemm->handle);
     free(gemm);
 }
@@ -194,28 +191,10 @@ int fg_cuda_gemm_candidates(FgRtCx *cx, const FgGemmPlan *plan,
 /* The choice of a file, else the library's first. */
 static bool choose(FgRtCx *cx, FgGemmPlan *plan)
 {
-    FgCudaGemm *gemm = cx->gemm;
-    for (size_t i = 0; i < gemm->n_choices; i++) {
-        const FgGemmChoice *choice = &gemm->choices[i];
-        if (memcmp(&choice->key, &plan->key, sizeof plan->key) != 0)
-            continue;
-        cublasLtMatmulHeuristicResult_t result;
-        cublasStatus_t status = cublasLtMatmulAlgoCheck(gemm->handle, plan->op, plan->a, plan->b,
-                                                        plan->c, plan->c, &choice->algo, &result);
-        if (status == CUBLAS_STATUS_SUCCESS &&
-            result.workspaceSize <= plan->key.field[FG_GEMM_WORKSPACE]) {
-            plan->algo = choice->algo;
-            plan->us = choice->us;
-            return true;
-        }
-        fg_cuda_raise(cx,
-                      "FG_GEMM_CACHE lists an algorithm that the library refuses (%s): remove the "
-                      "file or measure again",
-                      cublasLtGetStatusString(status));
-        return false;
-    }
+    if (fg_cuda_gemm_recall(cx, plan))
+        return true;
     cublasLtMatmulHeuristicResult_t result;
-    if (fg_cuda_gemm_candidates(cx, plan, &result, 1) == 0)
+    if (cx->fail.failed || fg_cuda_gemm_candidates(cx, plan, &result, 1) == 0)
         return false;
     plan->algo = result.algo;
     return true;
@@ -247,7 +226,7 @@ static FgGemmPlan *find_plan(FgRtCx *cx, const FgGemmKey *key)
 cublasStatus_t fg_cuda_gemm_launch(FgRtCx *cx, cudaStream_t stream, const FgGemmPlan *plan,
                                    const cublasLtMatmulAlgo_t *algo)
 {
-    const float one = 1, beta = plan->key.field[FG_GEMM_ACCUMULATE] ? 1 : 0;
+    const float one = 1, beta = plan->key.field[FG_GEMM_ADDS] ? 1 : 0;
     const FgGemmOperands *on = &plan->last;
     if (on->bias) {
         cublasStatus_t status = cublasLtMatmulDescSetAttribute(
@@ -256,7 +235,7 @@ cublasStatus_t fg_cuda_gemm_launch(FgRtCx *cx, cudaStream_t stream, const FgGemm
             return status;
     }
     return cublasLtMatmul(cx->gemm->handle, plan->op, &one, on->a, plan->a, on->b, plan->b, &beta,
-                          on->c, plan->c, on->c, plan->c, algo, on->workspace,
+                          on->added, plan->c, on->result, plan->c, algo, on->workspace,
                           plan->key.field[FG_GEMM_WORKSPACE], stream);
 }
 
@@ -268,12 +247,13 @@ typedef struct Matrix {
     bool transposed; /* stored the other way round */
 } Matrix;
 
-typedef struct Product { /* y[m,n] = a[m,k] b[k,n] */
+typedef struct Product { /* y[m,n] = a[m,k] b[k,n] (+ bias) (+ plus) */
     Matrix a, b;
     char *y;
     const char *bias;
+    const char *plus; /* like y, which it may be; NULL: none */
     uint64_t m, n, k, batch, dt, out;
-    bool accumulate;
+    bool accumulate; /* y is added to */
     uint64_t ws, ws_bytes;
 } Product;
 
@@ -281,7 +261,7 @@ static uint64_t alignment(const Product *p, const void *workspace)
 {
     uint64_t bits = (uint64_t)(uintptr_t)p->a.data | (uint64_t)(uintptr_t)p->b.data |
                     (uint64_t)(uintptr_t)p->y | (uint64_t)(uintptr_t)p->bias |
-                    (uint64_t)(uintptr_t)workspace | 256;
+                    (uint64_t)(uintptr_t)p->plus | (uint64_t)(uintptr_t)workspace | 256;
     return bits & (~bits + 1);
 }
 
@@ -309,13 +289,14 @@ static void multiply(FgRtCx *cx, cudaStream_t stream, const Product *p)
     f[FG_GEMM_IN] = p->dt;
     f[FG_GEMM_OUT] = p->out;
     f[FG_GEMM_BIAS] = p->bias != NULL;
-    f[FG_GEMM_ACCUMULATE] = p->accumulate;
+    f[FG_GEMM_ADDS] = p->accumulate || p->plus;
     f[FG_GEMM_ALIGN] = alignment(p, workspace);
     f[FG_GEMM_WORKSPACE] = workspace ? p->ws_bytes : 0;
     FgGemmPlan *plan = find_plan(cx, &key);
     if (!plan)
         return;
-    plan->last = (FgGemmOperands){p->b.data, p->a.data, p->bias, p->y, workspace};
+    plan->last =
+        (FgGemmOperands){p->b.data, p->a.data, p->bias, p->plus ? p->plus : p->y, p->y, workspace};
     ok(cx, fg_cuda_gemm_launch(cx, stream, plan, &plan->algo), "cublasLtMatmul");
 }
 
@@ -347,14 +328,15 @@ static void multiply_converted(FgRtCx *cx, cudaStream_t stream, uint32_t node, P
 }
 
 void fg_cuda_linear(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t w,
-                    uint64_t b, uint64_t y, uint64_t m, uint64_t n, uint64_t k, uint64_t layout,
-                    uint64_t dt, uint64_t ws, uint64_t ws_bytes)
+                    uint64_t b, uint64_t plus, uint64_t y, uint64_t m, uint64_t n, uint64_t k,
+                    uint64_t layout, uint64_t dt, uint64_t ws, uint64_t ws_bytes)
 {
     (void)node;
     Product p = {.a = {fg_cuda_at(cx, x), k, false},
                  .b = {fg_cuda_at(cx, w), layout ? n : k, layout == 0},
                  .y = fg_cuda_at(cx, y),
                  .bias = fg_cuda_at(cx, b),
+                 .plus = fg_cuda_at(cx, plus),
                  .m = m,
                  .n = n,
                  .k = k,
@@ -367,13 +349,14 @@ void fg_cuda_linear(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, 
 }
 
 void fg_cuda_linear_dx(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t dy, uint64_t w,
-                       uint64_t dx, uint64_t m, uint64_t n, uint64_t k, uint64_t layout,
-                       uint64_t dt, uint64_t ws, uint64_t ws_bytes)
+                       uint64_t plus, uint64_t dx, uint64_t m, uint64_t n, uint64_t k,
+                       uint64_t layout, uint64_t dt, uint64_t ws, uint64_t ws_bytes)
 {
     (void)node;
     Product p = {.a = {fg_cuda_at(cx, dy), n, false},
                  .b = {fg_cuda_at(cx, w), layout ? n : k, layout != 0},
                  .y = fg_cuda_at(cx, dx),
+                 .plus = fg_cuda_at(cx, plus),
                  .m = m,
                  .n = k,
                  .k = n,

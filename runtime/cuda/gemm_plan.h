@@ -3,9 +3,7 @@
 #define FG_RUNTIME_CUDA_GEMM_PLAN_H
 
 #include "runtime/cuda/gemm.h"
-
-#include <stdbool.h>
-#include <stddef.h>
+#include "runtime/cuda/gemm_file.h"
 
 /* What an algorithm depends on. The library's view: column-major, operands exchanged. */
 enum {
@@ -21,7 +19,7 @@ enum {
     FG_GEMM_IN,
     FG_GEMM_OUT,
     FG_GEMM_BIAS,
-    FG_GEMM_ACCUMULATE,
+    FG_GEMM_ADDS,  /* a matrix is added: the result's old content, or another */
     FG_GEMM_ALIGN, /* least alignment of the operands, at most 256 bytes */
     FG_GEMM_WORKSPACE,
     FG_GEMM_FIELDS
@@ -31,9 +29,15 @@ typedef struct FgGemmKey {
     uint64_t field[FG_GEMM_FIELDS];
 } FgGemmKey;
 
+/* As a file has them. */
+_Static_assert((int)FG_GEMM_FIELDS == (int)FG_GEMM_KEY_NUMBERS, "a file keeps whole keys");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == FG_GEMM_ALGO_WORDS * sizeof(uint32_t),
+               "a file keeps whole algorithms");
+
 typedef struct FgGemmOperands {
     const void *a, *b, *bias;
-    void *c, *workspace;
+    const void *added; /* like the result, which it may be; read where the key says so */
+    void *result, *workspace;
 } FgGemmOperands;
 
 typedef struct FgGemmPlan {
@@ -45,18 +49,11 @@ typedef struct FgGemmPlan {
     double us;           /* measured; 0: not */
 } FgGemmPlan;
 
-typedef struct FgGemmChoice { /* from a file */
-    FgGemmKey key;
-    cublasLtMatmulAlgo_t algo;
-    double us;
-} FgGemmChoice;
-
 struct FgCudaGemm {
     cublasLtHandle_t handle;
     FgGemmPlan **plans;
     size_t n_plans, max_plans;
-    FgGemmChoice *choices;
-    size_t n_choices, max_choices;
+    FgGemmFile file; /* choices that were taken */
 };
 
 /* The library's candidates within the workspace, best guess first. 0: raised. */
@@ -65,6 +62,9 @@ int fg_cuda_gemm_candidates(FgRtCx *cx, const FgGemmPlan *plan,
 /* The product on the operands of its last call. */
 cublasStatus_t fg_cuda_gemm_launch(FgRtCx *cx, cudaStream_t stream, const FgGemmPlan *plan,
                                    const cublasLtMatmulAlgo_t *algo);
+/* The choice taken for a plan, if there is one. true: the plan has it; the library may refuse it:
+ * then it raises. */
+bool fg_cuda_gemm_recall(FgRtCx *cx, FgGemmPlan *plan);
 /* Room for one more element of `size` bytes. false: raised. */
 bool fg_cuda_gemm_grow(FgRtCx *cx, void **array, size_t n, size_t *most, size_t size);
 

@@ -2,8 +2,9 @@
  * prologue and flush run rarely and are made call by call.
  *
  * Before anything is captured, a rehearsal makes every call that plans something of its own
- * (products, attention, functions of the user) once, on an arena of zeros: what libraries load and choose, they do then.
- * No update runs and no state is touched. Capturing itself executes nothing. */
+ * (products, attention, functions of the user) once, on an arena of zeros: what libraries load and
+ * choose, they do then. No update runs and no state is touched. Capturing itself executes nothing.
+ */
 #include "runtime/cuda/core.h"
 
 /* The other streams start where the compute stream is. */

@@ -6,7 +6,6 @@
 #include "runtime/cuda/core.h"
 
 #include "runtime/cuda/attention.h"
-#include "runtime/cuda/gemm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,33 +20,6 @@ const FgRtKind *fg_rt_kind(void)
 }
 
 /* ---- start and end ---- */
-
-/* Algorithms of matrix products from a file that rank 0 finds, or by measurement where it finds
- * none; then rank 0 keeps its choices there. */
-static bool choose_products(FgRtGroup *group)
-{
-    FgRtCx *cx = &group->cx;
-    const char *path = group->options.gemm_cache;
-    int there = path && access(path, R_OK) == 0;
-    if (!path)
-        return fg_cuda_bodies_rehearse(group);
-    if (group->world && !fg_world_share(group->world, &there, sizeof there))
-        return false;
-    if (there)
-        fg_cuda_gemm_read(cx, path);
-    else if (group->options.deterministic) /* each rank would choose what was fastest just then */
-        fg_cuda_raise(cx,
-                      "--deterministic measures no algorithms, and %s is not there: a run without "
-                      "--deterministic makes it",
-                      path);
-    if (fg_cuda_failed(cx) || !fg_cuda_bodies_rehearse(group))
-        return false;
-    if (!there)
-        fg_cuda_gemm_tune(cx, cx->streams[FG_COMPUTE]);
-    if (!there && cx->rank == 0 && !fg_cuda_failed(cx))
-        fg_cuda_gemm_write(cx, path);
-    return !fg_cuda_failed(cx);
-}
 
 /* After the rehearsal, which takes an arena of zeros. */
 static bool poison_arena(FgRtGroup *group)
@@ -70,7 +42,7 @@ static bool open_all(FgRtGroup *group)
         cx->segments = fg_cuda_segments_new(cx);
     if (cx->segments && !fg_cuda_fault(cx, FG_FAULT_ALLOC, "a library's handle"))
         cx->gemm = fg_cuda_gemm_new(cx);
-    return cx->gemm && fg_cuda_comm_warm(group) && choose_products(group) &&
+    return cx->gemm && fg_cuda_comm_warm(group) && fg_cuda_products_open(group) &&
            fg_cuda_bodies_open(group) && poison_arena(group) && fg_cuda_memory_check(group);
 }
 

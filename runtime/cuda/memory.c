@@ -96,16 +96,17 @@ bool fg_cuda_memory_check(FgRtGroup *group)
         return false;
     }
     if (used > planned + planned / 100)
-        snprintf(group->warning, sizeof group->warning,
-                 "memory   this process takes %" PRIu64 " MiB, %" PRIu64
-                 " were planned: beside the plan %" PRIu64 " MiB, where %" PRIu64
-                 " were reserved; \"reserved\": \"%" PRIu64 " MiB\" in the machine file fits",
-                 mib_up(used), mib_up(planned), mib_up(beside), mib_up(program->reserved_bytes),
-                 mib_up(beside));
+        fg_cuda_warn(group,
+                     "memory   this process takes %" PRIu64 " MiB, %" PRIu64
+                     " were planned: beside the plan %" PRIu64 " MiB, where %" PRIu64
+                     " were reserved; \"reserved\": \"%" PRIu64 " MiB\" in the machine file fits",
+                     mib_up(used), mib_up(planned), mib_up(beside), mib_up(program->reserved_bytes),
+                     mib_up(beside));
     else if (group->context_unknown)
-        snprintf(group->warning, sizeof group->warning,
-                 "memory   the driver's management library is not there: what the context takes is "
-                 "not counted");
+        fg_cuda_warn(
+            group,
+            "memory   the driver's management library is not there: what the context takes is "
+            "not counted");
     return true;
 }
 

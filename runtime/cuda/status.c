@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static void note(FgRtCx *cx, uint32_t node, const char *call, const char *text)
 {
@@ -80,4 +81,15 @@ FgRtStatus fg_rt_status(const FgRtCx *cx)
         snprintf(status.text, sizeof status.text, "%s", fg_world_failure(group->world));
     }
     return status;
+}
+
+void fg_cuda_warn(FgRtGroup *group, const char *format, ...)
+{
+    size_t at = strlen(group->warning);
+    va_list args;
+    if (at && at + 1 < sizeof group->warning)
+        group->warning[at++] = '\n';
+    va_start(args, format);
+    vsnprintf(group->warning + at, sizeof group->warning - at, format, args);
+    va_end(args);
 }

@@ -403,11 +403,6 @@ static void poison_results(FgChecked *checked)
 
 /* Each call's effects are declared by the model, not by this runtime: what the function must leave
  * alone is looked at around every operand too where the memory is too large for a copy. */
-static bool is_custom(const FgCall *call)
-{
-    return strcmp(call->info->name, "custom") == 0;
-}
-
 static bool is_result(const FgChecked *checked, uint64_t at)
 {
     for (int32_t i = 0; i < checked->n_effects; i++)
@@ -520,7 +515,7 @@ bool fg_checked_enter(FgChecked *checked, const FgCall *call)
         }
     }
     poison_results(checked);
-    if (is_custom(call) && !checked->guard)
+    if (fg_call_has_rows(call) && !checked->guard)
         checked->around = hash_around(checked);
     return true;
 }
@@ -540,7 +535,7 @@ static void check_guard(FgChecked *checked, const FgCall *call)
 void fg_checked_leave(FgChecked *checked, const FgCall *call)
 {
     uint8_t *memory = checked->cx->memory;
-    if (is_custom(call) && !check_custom(checked, call))
+    if (fg_call_has_rows(call) && !check_custom(checked, call))
         return;
     for (int32_t i = 0; i < checked->n_effects; i++) {
         const FgEffect *effect = &checked->effects[i];

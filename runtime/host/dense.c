@@ -3,22 +3,23 @@
 #include "runtime/host/gemm.h"
 #include "runtime/host/kernels.h"
 
-void fg_host_linear(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t b, uint64_t y, uint64_t m,
-                    uint64_t n, uint64_t k, uint64_t layout, uint64_t dt, uint64_t ws,
+void fg_host_linear(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t b, uint64_t plus, uint64_t y,
+                    uint64_t m, uint64_t n, uint64_t k, uint64_t layout, uint64_t dt, uint64_t ws,
                     uint64_t ws_bytes)
 {
     FgMatrix in = {fg_at(cx, x), dt, k, false};
     FgMatrix weight = {fg_at(cx, w), dt, layout ? n : k, layout == 0};
-    FgProduct out = {fg_at(cx, y), dt, n, false, fg_at(cx, b), dt};
+    FgProduct out = {fg_at(cx, y), dt, n, false, fg_at(cx, b), fg_at(cx, plus)};
     fg_gemm(cx, in, weight, out, m, n, k, fg_workspace(cx, ws, ws_bytes));
 }
 
-void fg_host_linear_dx(FgRtCx *cx, uint64_t dy, uint64_t w, uint64_t dx, uint64_t m, uint64_t n,
-                       uint64_t k, uint64_t layout, uint64_t dt, uint64_t ws, uint64_t ws_bytes)
+void fg_host_linear_dx(FgRtCx *cx, uint64_t dy, uint64_t w, uint64_t plus, uint64_t dx, uint64_t m,
+                       uint64_t n, uint64_t k, uint64_t layout, uint64_t dt, uint64_t ws,
+                       uint64_t ws_bytes)
 {
     FgMatrix in = {fg_at(cx, dy), dt, n, false};
     FgMatrix weight = {fg_at(cx, w), dt, layout ? n : k, layout != 0};
-    FgProduct out = {.data = fg_at(cx, dx), .dt = dt, .ld = k};
+    FgProduct out = {.data = fg_at(cx, dx), .dt = dt, .ld = k, .plus = fg_at(cx, plus)};
     fg_gemm(cx, in, weight, out, m, k, n, fg_workspace(cx, ws, ws_bytes));
 }
 

@@ -175,30 +175,46 @@ static bool read_rule(Reader *reader)
     return false;
 }
 
-/* The rows of a call of a custom function, or NULL when they are none of the table. */
+bool fg_call_has_rows(const FgCall *call)
+{
+    return strcmp(call->info->name, "custom") == 0 || strcmp(call->info->name, "fused") == 0;
+}
+
+/* The rows of a call of a function, or NULL when they are none of the table. */
 static const FgRtOperand *custom_rows(const FgCall *call, const FgRtProgram *program)
 {
-    if (strcmp(call->info->name, "custom") != 0 || call->args[1] > program->n_operands ||
+    if (!fg_call_has_rows(call) || call->args[1] > program->n_operands ||
         call->args[2] > program->n_operands - call->args[1])
         return NULL;
     return program->operands + call->args[1];
 }
 
-/* Reads and writes of a custom function, one a row of its operands. */
-static int32_t read_operands(Reader *reader, FgEffect *out)
+static bool same_memory(const FgRtOperand *a, const FgRtOperand *b)
 {
+    return a->offset == b->offset && a->dtype == b->dtype && a->elements == b->elements;
+}
+
+/* Reads and writes of a function, one a row of its operands. Of a chain the last is the result;
+ * what may be its memory goes by the result's argument, the others by another one. */
+static int32_t read_operands(Reader *reader, FgEffect *out, bool chain)
+{
+    uint64_t count = reader->call->args[2];
     const FgRtOperand *rows = custom_rows(reader->call, reader->program);
     read_rule(reader);
-    if (!rows || reader->bad) {
+    if (!rows || reader->bad ||
+        (chain && (count == 0 || rows[count - 1].elements != reader->call->args[3]))) {
         reader->bad = true;
         return 0;
     }
-    for (uint64_t i = 0; i < reader->call->args[2]; i++)
+    for (uint64_t i = 0; i < count; i++)
         out[i] = (FgEffect){.kind = rows[i].written ? FG_EFFECT_WRITE : FG_EFFECT_READ,
-                            .arg = 1,
+                            .arg = chain && !same_memory(&rows[i], &rows[count - 1]) ? 2 : 1,
                             .begin = rows[i].offset,
                             .bytes = rows[i].elements * fg_rt_dtype_bytes(rows[i].dtype)};
-    return (int32_t)reader->call->args[2];
+    if (!chain)
+        return (int32_t)count;
+    out[count] = (FgEffect){.kind = FG_EFFECT_INPLACE, .arg = 1, .other = 1};
+    return (int32_t)count + 1;
 }
 
 /* The next effect, and how many it is: none where its buffer is absent. */
@@ -209,8 +225,8 @@ static int32_t read_effect(Reader *reader, FgEffect *effect)
     Word kind = read_word(reader);
     if (word_is(kind, "atmost") || word_is(kind, "strided"))
         return read_rule(reader);
-    if (word_is(kind, "operands"))
-        return read_operands(reader, effect);
+    if (word_is(kind, "operands") || word_is(kind, "elementwise"))
+        return read_operands(reader, effect, word_is(kind, "elementwise"));
     if (!effect_kind(kind, &effect->kind, &fresh))
         reader->bad = true;
     expect(reader, '(');

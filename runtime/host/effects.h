@@ -20,7 +20,9 @@ typedef struct FgEffect {
     bool scratch; /* the workspace: written, but nothing of it is kept */
 } FgEffect;
 
-/* At most so many effects come from a text, beside those of a custom function's operands. */
+/* Whether the call's operands are rows of the program's table: custom functions and chains. */
+bool fg_call_has_rows(const FgCall *call);
+/* At most so many effects come from a text, beside those of a function's operands. */
 uint32_t fg_effects_count(const char *effects);
 /* At most so many come from a call. */
 uint32_t fg_effects_room(const FgCall *call, const FgRtProgram *program);

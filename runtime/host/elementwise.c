@@ -13,84 +13,38 @@
         y[i] = (expression);                                                                       \
     break
 
-/* Phi, the normal distribution, and its density. */
-static float normal_cdf(float x)
-{
-    return 0.5f * erfcf(-x * 0.70710678f);
-}
-
-static float normal_density(float x)
-{
-    return 0.39894228f * fg_exp(-0.5f * x * x);
-}
-
-/* gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u) */
-static float gelu_inner(float x)
-{
-    return 2 * 0.79788456f * (x + 0.044715f * x * x * x);
-}
-
-static float gelu_inner_slope(float x)
-{
-    return 2 * 0.79788456f * (1 + 3 * 0.044715f * x * x);
-}
-
 static void unary_chunk(FgRtUnary kind, float a, const float *x, float *y, uint64_t n)
 {
     switch (kind) {
     case FG_RT_NEG:
-        EACH(-x[i]);
+        EACH(fg_chain_neg(x[i]));
     case FG_RT_EXP:
-        EACH(fg_exp(x[i]));
+        EACH(fg_chain_exp(x[i]));
     case FG_RT_LOG:
-        EACH(logf(x[i]));
+        EACH(fg_chain_log(x[i]));
     case FG_RT_SQRT:
-        EACH(sqrtf(x[i]));
+        EACH(fg_chain_sqrt(x[i]));
     case FG_RT_RSQRT:
-        EACH(1.0f / sqrtf(x[i]));
+        EACH(fg_chain_rsqrt(x[i]));
     case FG_RT_TANH:
-        EACH(tanhf(x[i]));
+        EACH(fg_chain_tanh(x[i]));
     case FG_RT_SIGMOID:
-        EACH(fg_sigmoid(x[i]));
+        EACH(fg_chain_sigmoid(x[i]));
     case FG_RT_RELU:
-        EACH(x[i] < 0 ? 0 : x[i]);
+        EACH(fg_chain_relu(x[i]));
     case FG_RT_SILU:
-        EACH(x[i] * fg_sigmoid(x[i]));
+        EACH(fg_chain_silu(x[i]));
     case FG_RT_GELU:
-        EACH(x[i] * normal_cdf(x[i]));
+        EACH(fg_chain_gelu(x[i]));
     case FG_RT_GELU_TANH:
-        EACH(x[i] * fg_sigmoid(gelu_inner(x[i])));
+        EACH(fg_chain_gelu_tanh(x[i]));
     case FG_RT_SCALE:
-        EACH(a * x[i]);
+        EACH(fg_chain_scale(x[i], a));
     case FG_RT_ADD_SCALAR:
-        EACH(x[i] + a);
+        EACH(fg_chain_add_scalar(x[i], a));
     case FG_RT_POW:
-        EACH(powf(x[i], a));
+        EACH(fg_chain_pow(x[i], a));
     }
-}
-
-static float gelu_tanh_slope(float x)
-{
-    float s = fg_sigmoid(gelu_inner(x));
-    return s + x * s * (1 - s) * gelu_inner_slope(x);
-}
-
-static float silu_slope(float x)
-{
-    float s = fg_sigmoid(x);
-    return s * (1 + x * (1 - s));
-}
-
-static float sigmoid_slope(float x)
-{
-    float s = fg_sigmoid(x);
-    return s * (1 - s);
-}
-
-static float tanh_slope(float x)
-{
-    float t = tanhf(x);
-    return 1 - t * t;
 }
 
 static void slope_chunk(FgRtUnary kind, float a, const float *x, const float *d, float *y,
@@ -98,33 +52,33 @@ static void slope_chunk(FgRtUnary kind, float a, const float *x, const float *d,
 {
     switch (kind) {
     case FG_RT_NEG:
-        EACH(-d[i]);
+        EACH(fg_chain_neg_back(x[i], d[i]));
     case FG_RT_EXP:
-        EACH(d[i] * fg_exp(x[i]));
+        EACH(fg_chain_exp_back(x[i], d[i]));
     case FG_RT_LOG:
-        EACH(d[i] / x[i]);
+        EACH(fg_chain_log_back(x[i], d[i]));
     case FG_RT_SQRT:
-        EACH(0.5f * d[i] / sqrtf(x[i]));
+        EACH(fg_chain_sqrt_back(x[i], d[i]));
     case FG_RT_RSQRT:
-        EACH(-0.5f * d[i] / (x[i] * sqrtf(x[i])));
+        EACH(fg_chain_rsqrt_back(x[i], d[i]));
     case FG_RT_TANH:
-        EACH(d[i] * tanh_slope(x[i]));
+        EACH(fg_chain_tanh_back(x[i], d[i]));
     case FG_RT_SIGMOID:
-        EACH(d[i] * sigmoid_slope(x[i]));
+        EACH(fg_chain_sigmoid_back(x[i], d[i]));
     case FG_RT_RELU:
-        EACH(x[i] > 0 ? d[i] : 0);
+        EACH(fg_chain_relu_back(x[i], d[i]));
     case FG_RT_SILU:
-        EACH(d[i] * silu_slope(x[i]));
+        EACH(fg_chain_silu_back(x[i], d[i]));
     case FG_RT_GELU:
-        EACH(d[i] * (normal_cdf(x[i]) + x[i] * normal_density(x[i])));
+        EACH(fg_chain_gelu_back(x[i], d[i]));
     case FG_RT_GELU_TANH:
-        EACH(d[i] * gelu_tanh_slope(x[i]));
+        EACH(fg_chain_gelu_tanh_back(x[i], d[i]));
     case FG_RT_SCALE:
-        EACH(a * d[i]);
+        EACH(fg_chain_scale(d[i], a));
     case FG_RT_ADD_SCALAR:
         EACH(d[i]);
     case FG_RT_POW:
-        EACH(d[i] * a * powf(x[i], a - 1));
+        EACH(fg_chain_pow_back(x[i], d[i], a));
     }
 }
 

@@ -1,9 +1,10 @@
 /* Matrix products by OpenBLAS, one thread.
  *
- * All-f32 products without accumulation go to sgemm in one piece, straight into the result. All
- * others are cut into tiles of fixed size: panels of the operands are converted into the workspace,
- * chunks of k add up in an f32 tile there, and the tile is rounded once into the result. The tile
- * size is a constant, never derived from the workspace, since it decides the order of additions. */
+ * Results are cut into tiles of fixed size. All-f32 products without accumulation go to sgemm a
+ * tile at a time, straight into the result, or into the workspace where something else is added to
+ * it. Of all others panels of the operands are converted into the workspace, chunks of k add up in
+ * an f32 tile there, and the tile is rounded once into the result. The tile size is a constant,
+ * never derived from the workspace, since it decides the order of additions. */
 #include <cblas.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -46,19 +47,32 @@ static const float *panel(FgMatrix x, uint64_t row, uint64_t col, uint64_t rows,
     return scratch;
 }
 
-/* values[cols] (+ bias) into row `row` of the result from column `col`. */
-static void store_row(const FgProduct *c, uint64_t row, uint64_t col, uint64_t cols, float *values)
+/* Adds bias and plus to values[cols] of row `row` of the result, from column `col` on. */
+static void add_row(const FgProduct *c, uint64_t row, uint64_t col, uint64_t cols, float *values)
 {
     for (uint64_t at = 0; at < cols; at += FG_CHUNK) {
         uint64_t n = fg_min(FG_CHUNK, cols - at);
         float scratch[FG_CHUNK];
         if (c->bias) {
-            const float *bias = fg_load(c->bias, c->bias_dt, col + at, n, scratch);
+            const float *bias = fg_load(c->bias, c->dt, col + at, n, scratch);
             for (uint64_t i = 0; i < n; i++)
                 values[at + i] += bias[i];
         }
-        fg_store_sum(c->data, c->dt, row * c->ld + col + at, n, values + at, c->accumulate);
+        if (c->plus) {
+            const float *plus = fg_load(c->plus, c->dt, row * c->ld + col + at, n, scratch);
+            for (uint64_t i = 0; i < n; i++)
+                values[at + i] += plus[i];
+        }
     }
+}
+
+/* values[cols] (+ bias) (+ plus) into row `row` of the result from column `col`. */
+static void store_row(const FgProduct *c, uint64_t row, uint64_t col, uint64_t cols, float *values)
+{
+    add_row(c, row, col, cols, values);
+    for (uint64_t at = 0; at < cols; at += FG_CHUNK)
+        fg_store_sum(c->data, c->dt, row * c->ld + col + at, fg_min(FG_CHUNK, cols - at),
+                     values + at, c->accumulate);
 }
 
 static void tiled(FgRtCx *cx, FgMatrix a, FgMatrix b, FgProduct c, uint64_t m, uint64_t n,
@@ -83,6 +97,39 @@ static void tiled(FgRtCx *cx, FgMatrix a, FgMatrix b, FgProduct c, uint64_t m, u
         }
 }
 
+/* All in f32: tiles of the result over the whole of k. With `plus`, which may be the result, a tile
+ * is made in the workspace; the product has the same bits. */
+static void direct(FgRtCx *cx, FgMatrix a, FgMatrix b, FgProduct c, uint64_t m, uint64_t n,
+                   uint64_t k, FgWorkspace ws)
+{
+    if (c.plus && !fg_workspace_holds(cx, ws, fg_min(TILE, m) * fg_min(TILE, n)))
+        return;
+    for (uint64_t i = 0; i < m; i += TILE)
+        for (uint64_t j = 0; j < n; j += TILE) {
+            uint64_t rows = fg_min(TILE, m - i), cols = fg_min(TILE, n - j), lda, ldb;
+            const float *fa = panel(a, i, 0, rows, k, NULL, &lda);
+            const float *fb = panel(b, 0, j, k, cols, NULL, &ldb);
+            float *out = c.plus ? ws.data : (float *)c.data + i * c.ld + j;
+            uint64_t ld = c.plus ? cols : c.ld;
+            sgemm(fa, lda, a.transposed, fb, ldb, b.transposed, out, ld, rows, cols, k, 0.0f);
+            for (uint64_t r = 0; r < rows && c.plus; r++)
+                store_row(&c, i + r, j, cols, out + r * ld);
+            for (uint64_t r = 0; r < rows && c.bias && !c.plus; r++)
+                add_row(&c, i + r, j, cols, out + r * ld);
+        }
+}
+
+/* Without terms: bias and plus alone. */
+static void empty(const FgProduct *c, uint64_t m, uint64_t n)
+{
+    float zero[FG_CHUNK];
+    for (uint64_t i = 0; i < m; i++)
+        for (uint64_t j = 0; j < n; j += FG_CHUNK) {
+            memset(zero, 0, sizeof zero);
+            store_row(c, i, j, fg_min(FG_CHUNK, n - j), zero);
+        }
+}
+
 void fg_gemm(FgRtCx *cx, FgMatrix a, FgMatrix b, FgProduct c, uint64_t m, uint64_t n, uint64_t k,
              FgWorkspace ws)
 {
@@ -96,29 +143,10 @@ void fg_gemm(FgRtCx *cx, FgMatrix a, FgMatrix b, FgProduct c, uint64_t m, uint64
                     m, n, k);
         return;
     }
-    bool direct = a.dt == FG_RT_F32 && b.dt == FG_RT_F32 && c.dt == FG_RT_F32 && !c.accumulate;
-    if (!direct || k == 0) {
-        if (k > 0) {
-            tiled(cx, a, b, c, m, n, k, ws);
-            return;
-        }
-        float zero[FG_CHUNK];
-        for (uint64_t i = 0; i < m; i++)
-            for (uint64_t j = 0; j < n; j += FG_CHUNK) {
-                memset(zero, 0, sizeof zero);
-                store_row(&c, i, j, fg_min(FG_CHUNK, n - j), zero);
-            }
-        return;
-    }
-    sgemm(a.data, a.ld, a.transposed, b.data, b.ld, b.transposed, c.data, c.ld, m, n, k, 0.0f);
-    if (c.bias)
-        for (uint64_t i = 0; i < m; i++) {
-            float *row = (float *)c.data + i * c.ld, scratch[FG_CHUNK];
-            for (uint64_t j = 0; j < n; j += FG_CHUNK) {
-                uint64_t count = fg_min(FG_CHUNK, n - j);
-                const float *bias = fg_load(c.bias, c.bias_dt, j, count, scratch);
-                for (uint64_t l = 0; l < count; l++)
-                    row[j + l] += bias[l];
-            }
-        }
+    if (k == 0)
+        empty(&c, m, n);
+    else if (a.dt == FG_RT_F32 && b.dt == FG_RT_F32 && c.dt == FG_RT_F32 && !c.accumulate)
+        direct(cx, a, b, c, m, n, k, ws);
+    else
+        tiled(cx, a, b, c, m, n, k, ws);
 }

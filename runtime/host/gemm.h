@@ -14,8 +14,8 @@ typedef struct FgProduct {
     void *data;
     uint64_t dt, ld;
     bool accumulate;  /* add to what is there */
-    const void *bias; /* one value a column, in bias_dt; NULL: none */
-    uint64_t bias_dt;
+    const void *bias; /* one value a column, in dt; NULL: none */
+    const void *plus; /* a matrix like the result, which may be the result itself; NULL: none */
 } FgProduct;
 
 typedef struct FgWorkspace {
@@ -30,7 +30,8 @@ static inline FgWorkspace fg_workspace(const FgRtCx *cx, uint64_t offset, uint64
 /* Raises an error and returns false when the workspace holds fewer than `floats`. */
 bool fg_workspace_holds(FgRtCx *cx, FgWorkspace ws, uint64_t floats);
 
-/* c[m,n] = a[m,k] b[k,n] (+ bias) (+ c) */
+/* c[m,n] = a[m,k] b[k,n] (+ bias) (+ plus) (+ c), in this order; bias or plus where a, b and c have
+ * one dtype. */
 void fg_gemm(FgRtCx *cx, FgMatrix a, FgMatrix b, FgProduct c, uint64_t m, uint64_t n, uint64_t k,
              FgWorkspace ws);
 

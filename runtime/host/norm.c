@@ -70,10 +70,12 @@ static void forward(const Rows *rows, const void *w, const void *b, void *y, uin
 }
 
 /* With z = (x - mean) scale and g = dy w: dx = scale (g - mean(g) - z mean(g z)), without mean(g)
- * for RMSNorm. */
-static void backward_x(const Rows *rows, const void *w, const void *dy, void *dx, uint64_t n_rows)
+ * for RMSNorm. `plus` (NULL: none) is added; it may be dx. */
+static void backward_x(const Rows *rows, const void *w, const void *dy, const void *plus, void *dx,
+                       uint64_t n_rows)
 {
-    float sx[FG_CHUNK], sw[FG_CHUNK], sd[FG_CHUNK], so[FG_CHUNK], g[FG_CHUNK], z[FG_CHUNK];
+    float sx[FG_CHUNK], sw[FG_CHUNK], sd[FG_CHUNK], so[FG_CHUNK], sp[FG_CHUNK], g[FG_CHUNK],
+        z[FG_CHUNK];
     uint64_t dt = rows->dt, cols = rows->cols;
     for (uint64_t row = 0; row < n_rows; row++) {
         Stats stats = row_stats(rows, row);
@@ -96,7 +98,10 @@ static void backward_x(const Rows *rows, const void *w, const void *dy, void *dx
                 }
                 float *out = fg_dest(dx, dt, first, so);
                 for (uint64_t i = 0; i < n; i++)
-                    out[i] = stats.scale * (g[i] - mean_g - z[i] * mean_gz);
+                    z[i] = stats.scale * (g[i] - mean_g - z[i] * mean_gz);
+                const float *more = plus ? fg_load(plus, dt, first, n, sp) : NULL;
+                for (uint64_t i = 0; i < n; i++)
+                    out[i] = more ? z[i] + more[i] : z[i];
                 fg_store(dx, dt, first, n, out);
             }
             mean_g = rows->centred ? (float)(fg_lanes_total(&sum_g) / (double)cols) : 0;
@@ -132,11 +137,11 @@ void fg_host_rmsnorm(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t y, uint64_t ro
     forward(&in, fg_at(cx, w), NULL, fg_at(cx, y), rows);
 }
 
-void fg_host_rmsnorm_dx(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t dy, uint64_t dx, uint64_t rows,
-                        uint64_t cols, uint64_t dt, double eps)
+void fg_host_rmsnorm_dx(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t dy, uint64_t plus, uint64_t dx,
+                        uint64_t rows, uint64_t cols, uint64_t dt, double eps)
 {
     Rows in = {fg_at(cx, x), dt, cols, false, eps};
-    backward_x(&in, fg_at(cx, w), fg_at(cx, dy), fg_at(cx, dx), rows);
+    backward_x(&in, fg_at(cx, w), fg_at(cx, dy), fg_at(cx, plus), fg_at(cx, dx), rows);
 }
 
 void fg_host_rmsnorm_dw(FgRtCx *cx, uint64_t x, uint64_t dy, uint64_t dw, uint64_t rows,
@@ -153,11 +158,11 @@ void fg_host_layernorm(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t b, uint64_t 
     forward(&in, fg_at(cx, w), fg_at(cx, b), fg_at(cx, y), rows);
 }
 
-void fg_host_layernorm_dx(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t dy, uint64_t dx,
-                          uint64_t rows, uint64_t cols, uint64_t dt, double eps)
+void fg_host_layernorm_dx(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t dy, uint64_t plus,
+                          uint64_t dx, uint64_t rows, uint64_t cols, uint64_t dt, double eps)
 {
     Rows in = {fg_at(cx, x), dt, cols, true, eps};
-    backward_x(&in, fg_at(cx, w), fg_at(cx, dy), fg_at(cx, dx), rows);
+    backward_x(&in, fg_at(cx, w), fg_at(cx, dy), fg_at(cx, plus), fg_at(cx, dx), rows);
 }
 
 void fg_host_layernorm_dw(FgRtCx *cx, uint64_t x, uint64_t dy, uint64_t dw, uint64_t rows,

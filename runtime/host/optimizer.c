@@ -171,10 +171,14 @@ void fg_host_adamw_part(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t mom
 }
 
 void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1, uint64_t moment2,
-                   uint64_t shard, uint64_t scalars, uint64_t bucket, uint64_t elements,
-                   uint64_t grad_dt, uint64_t dt, uint64_t set)
+                   uint64_t shard, uint64_t norm, uint64_t scalars, uint64_t bucket,
+                   uint64_t elements, uint64_t grad_dt, uint64_t dt, uint64_t set)
 {
-    if (find_bucket(cx, bucket, elements, cx->program->ranks))
-        fg_host_adamw_part(cx, grad, master, moment1, moment2, shard, scalars, bucket, 0, elements,
-                           grad_dt, dt, set);
+    const float *values = (const float *)fg_at(cx, scalars) + set * FG_RT_SET;
+    if (!find_bucket(cx, bucket, elements, cx->program->ranks))
+        return;
+    if (norm != FG_RT_NONE && values[FG_RT_S_VALID] != 0)
+        fg_host_norm_add(cx, grad, norm, bucket, elements, grad_dt, 1);
+    fg_host_adamw_part(cx, grad, master, moment1, moment2, shard, scalars, bucket, 0, elements,
+                       grad_dt, dt, set);
 }

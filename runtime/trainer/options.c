@@ -2,6 +2,7 @@
  * `--name=value`. */
 #include "runtime/trainer/options.h"
 
+#include "runtime/driver.h"
 #include "runtime/loss_scale.h"
 
 #include <errno.h>
@@ -90,8 +91,13 @@ static const Row ROWS[] = {
     {TEXT, "--attention", "WORD", "library where it can (default), or builtin (cuda programs)",
      FIELD(attention)},
     {TEXT, "--gemm-cache", "FILE",
-     "algorithms of matrix products; measured and written when FILE is not there (cuda programs)",
+     "algorithms of matrix products; measured and written when FILE is not there (cuda programs; "
+     "default: PROGRAM.gemm, if it is there)",
      FIELD(gemm_cache)},
+    {FLAG, "--tune", NULL,
+     "measure algorithms of matrix products, write them as --gemm-cache says, and stop (cuda "
+     "programs)",
+     FIELD(tune)},
     {FLAG, "--deterministic", NULL,
      "two runs give the same bits; attention may take longer (cuda programs)",
      FIELD(deterministic)},
@@ -227,7 +233,11 @@ static bool consistent(FgOptions *options, FgFail *fail)
 {
     if (!scale_options(options, fail))
         return false;
-    if (!options->data == !options->inputs)
+    if (options->tune && (options->data || options->inputs || options->save || options->resume ||
+                          options->dump_grads || options->profile || options->log))
+        return fg_fail(fail, "--tune stops before the first step: it takes no data and writes "
+                             "nothing else");
+    if (!options->tune && !options->data == !options->inputs)
         return fg_fail(fail, options->data ? "--data and --inputs exclude each other"
                                            : "give --data FILE or --inputs FILE");
     if (options->beta1 >= 1 || options->beta2 >= 1)
@@ -292,6 +302,8 @@ bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail
                        "this program computes in %s and does not scale its loss; --loss-scale is "
                        "for those compiled with --precision fp16",
                        program->precision);
+    if (options->tune && !fg_rt_kind()->process_a_rank)
+        return fg_fail(fail, "--tune is for cuda programs: on the host there is nothing to choose");
     if (options->global_batch == FG_NOT_GIVEN)
         return true;
     if (options->global_batch == 0 || options->global_batch > rows)

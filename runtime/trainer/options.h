@@ -16,7 +16,7 @@ typedef struct FgOptions {
     const char *log, *dump_grads, *save, *resume, *profile;
     const char *rendezvous;                   /* HOST:PORT, or NULL */
     const char *attention;                    /* "library" or "builtin" */
-    const char *gemm_cache;                   /* or NULL */
+    const char *gemm_cache;                   /* or NULL: beside the program */
     const char *loss_scale;                   /* "dynamic", or a number; NULL: not given, dynamic */
     uint64_t steps, warmup, seed, save_every; /* save_every 0: only at the end */
     uint64_t print_every;                     /* steps from one printed line to the next */
@@ -28,7 +28,7 @@ typedef struct FgOptions {
     uint64_t scale_window, scale_hysteresis; /* or FG_NOT_GIVEN */
     double lr, min_lr, beta1, beta2, eps, weight_decay;
     FgLrShape lr_schedule;
-    bool checked, poison, no_graph, deterministic, help, version;
+    bool checked, poison, no_graph, deterministic, tune, help, version;
 } FgOptions;
 
 /* argv's strings are kept. False: a usage error. */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 #include <pthread.h>
+#include <unistd.h>
 
 /* A step that was given to the ranks and whose result is still to come. */
 typedef struct Given {
@@ -28,6 +29,7 @@ typedef struct Given {
 typedef struct Run {
     const FgRtProgram *program;
     FgOptions options;
+    char *gemm_beside; /* PROGRAM.gemm, owned */
     FgWorld *world;
     FgLoop loop;
     FgFeed feed;
@@ -176,17 +178,28 @@ static void place_scale(Run *run)
     fg_loop_set_scale(&run->loop, &scale, options->dump_grads ? 0 : options->beta1, options->beta2);
 }
 
-static bool open_run(Run *run, FgFail *fail)
+/* What the command line asks of the runtime. */
+static FgRtOptions runtime_options(const Run *run, FgFault *fault)
 {
-    FgOptions *options = &run->options;
+    const FgOptions *options = &run->options;
     FgRtOptions rt = {.checked = options->checked,
                       .poison = options->poison,
                       .profile = options->profile != NULL,
                       .no_graph = options->no_graph,
                       .builtin_attention = strcmp(options->attention, "builtin") == 0,
-                      .gemm_cache = options->gemm_cache,
+                      .gemm_cache = options->gemm_cache ? options->gemm_cache : run->gemm_beside,
                       .deterministic = options->deterministic,
-                      .fault = fail->fault};
+                      .fault = fault};
+    rt.tune = options->tune         ? FG_RT_TUNE_ALWAYS
+              : options->gemm_cache ? FG_RT_TUNE_ONCE
+                                    : FG_RT_TUNE_NEVER;
+    return rt;
+}
+
+static bool open_run(Run *run, FgFail *fail)
+{
+    FgOptions *options = &run->options;
+    FgRtOptions rt = runtime_options(run, fail->fault);
     if (options->dump_grads)
         options->steps = 1;
     if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, options, fail) ||
@@ -204,6 +217,22 @@ static bool open_run(Run *run, FgFail *fail)
         place_scale(run);
     return fg_loop_start(&run->loop, fail) &&
            fg_report_run(&run->report, run->program, options, run->progress.step + 1, fail);
+}
+
+/* Chooses algorithms of matrix products, as the group does when it is made, and no more. */
+static bool tune(Run *run, FgFail *fail)
+{
+    FgRtOptions rt = runtime_options(run, fail->fault);
+    if (!fg_report_open(&run->report, fg_is_first(run->world) ? stderr : NULL, &run->options,
+                        fail) ||
+        !fg_loop_open(&run->loop, run->program, run->world, &rt, fail))
+        return false;
+    const char *warning = fg_rt_group_warning(run->loop.group);
+    if (*warning)
+        fg_report_line(&run->report, "%s", warning);
+    fg_report_line(&run->report, "tuned    %s: algorithms of matrix products, by measurement",
+                   rt.gemm_cache);
+    return fg_meet(run->world, fail);
 }
 
 /* ---- steps ---- */
@@ -461,6 +490,17 @@ static void report_fault(const Run *run, const FgFault *fault)
                 (unsigned long long)atomic_load(&fault->seen), fg_fault_name(fault->kind));
 }
 
+/* PROGRAM with an ending, or NULL; the caller frees. */
+static char *beside_program(const char *ending)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0 || (size_t)n == sizeof path - 1)
+        return NULL;
+    path[n] = '\0';
+    return fg_text("%s%s", path, ending);
+}
+
 static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *world,
                  FgFault *fault, const char *name)
 {
@@ -470,7 +510,10 @@ static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *
     sigaddset(&run.stop_signals, SIGINT);
     sigaddset(&run.stop_signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &run.stop_signals, &run.old_signals);
-    bool ok = open_run(&run, &fail) && all_steps(&run, &fail) && finish(&run, &fail);
+    run.gemm_beside = beside_program(".gemm");
+    bool ok = options->tune
+                  ? tune(&run, &fail)
+                  : open_run(&run, &fail) && all_steps(&run, &fail) && finish(&run, &fail);
     int status = !ok ? 1 : run.stopped_by && !options->save ? 128 + run.stopped_by : 0;
     if (ok) {
         report_fault(&run, fault);
@@ -484,6 +527,7 @@ static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *
     fg_loop_close(&run.loop);
     fg_feed_close(&run.feed);
     let_signals_be(&run);
+    free(run.gemm_beside);
     fg_fail_clear(&fail);
     return status;
 }

@@ -134,8 +134,8 @@ static void bench_rows(Bench &b)
         fg_cuda_rmsnorm(cx, st, 0, s.at(i, x), w, s.at(i, y), TOKENS, HIDDEN, BF16, 1e-5);
     });
     b.moves("rmsnorm_dx", 3 * row, [&](int i) {
-        fg_cuda_rmsnorm_dx(cx, st, 0, s.at(i, x), w, s.at(i, y), s.at(i, z), TOKENS, HIDDEN, BF16,
-                           1e-5);
+        fg_cuda_rmsnorm_dx(cx, st, 0, s.at(i, x), w, s.at(i, y), NONE, s.at(i, z), TOKENS, HIDDEN,
+                           BF16, 1e-5);
     });
     b.moves("rmsnorm_dw", 2 * row, [&](int i) {
         fg_cuda_rmsnorm_dw(cx, st, 0, s.at(i, x), s.at(i, y), small, TOKENS, HIDDEN, BF16, BF16, 0,
@@ -260,13 +260,13 @@ static void product_row(Bench &b, const Product &p, const char *when)
     double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
     double forward = b.us(p.name, [&](int i) {
         uint64_t at = (uint64_t)i * all;
-        fg_cuda_linear(cx, st, 0, at + x, at + w, NONE, at + out, p.m, p.n, p.k, 0, BF16, b.rig.ws,
-                       b.rig.ws_bytes);
+        fg_cuda_linear(cx, st, 0, at + x, at + w, NONE, NONE, at + out, p.m, p.n, p.k, 0, BF16,
+                       b.rig.ws, b.rig.ws_bytes);
     });
     double dx = b.us(p.name, [&](int i) {
         uint64_t at = (uint64_t)i * all;
-        fg_cuda_linear_dx(cx, st, 0, at + d, at + w, at + out, p.m, p.n, p.k, 0, BF16, b.rig.ws,
-                          b.rig.ws_bytes);
+        fg_cuda_linear_dx(cx, st, 0, at + d, at + w, NONE, at + out, p.m, p.n, p.k, 0, BF16,
+                          b.rig.ws, b.rig.ws_bytes);
     });
     double dw = b.us(p.name, [&](int i) {
         uint64_t at = (uint64_t)i * all;

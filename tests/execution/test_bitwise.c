@@ -30,9 +30,10 @@ typedef struct Setup {
     FgNumerics numerics;
     FgRecompute recompute;
     uint32_t offload;
-    bool offload_auto;
+    bool offload_auto, no_fuse;
     const char *folder;
     uint64_t seed;
+    const char *model; /* NULL: a random one */
 } Setup;
 
 /* What a run leaves behind: one hash of everything, and the first step's loss for messages. */
@@ -44,7 +45,7 @@ typedef struct Outcome {
 
 static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
 {
-    const char *text = random_model(s->arena, s->seed);
+    const char *text = s->model ? s->model : random_model(s->arena, s->seed);
     FgModelOptions options = {.numerics = s->numerics};
     FgCompiled out = {0};
     FgModule *graph =
@@ -53,7 +54,8 @@ static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
                             .recompute = s->recompute,
                             .memory_bytes = memory,
                             .offload = s->offload,
-                            .offload_auto = s->offload_auto};
+                            .offload_auto = s->offload_auto,
+                            .no_fuse = s->no_fuse};
     if (graph && !fg_compile(s->arena, graph, &s->machine, &s->numerics, &how, &out))
         out.module = NULL;
     return out;
@@ -200,7 +202,8 @@ static Setup make_setup(uint64_t seed)
     s.numerics.accumulate = 1 + random_below(&random, 4);
     s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
     s.numerics.vocab = random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED;
-    s.numerics.chunk = s.numerics.vocab == FG_VOCAB_SHARDED ? 1 + random_below(&random, 9) : 0;
+    bool pieces = s.numerics.vocab == FG_VOCAB_SHARDED || random_below(&random, 3) > 0;
+    s.numerics.chunk = pieces ? 1 + random_below(&random, 9) : 0;
     s.recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1);
     FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
     fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));
@@ -405,6 +408,62 @@ static void recompute_agrees(int *failures)
     }
 }
 
+/* The graph with the sums as nodes of their own, under ZeRO-3. False after errors. */
+static bool unfolded(Setup *s, FgCompiled *out)
+{
+    const char *text = random_model(s->arena, s->seed), *last = ",fold";
+    size_t length = strlen(FG_PIPELINE_GRAPH) - strlen(last);
+    FG_ASSERT(strcmp(FG_PIPELINE_GRAPH + length, last) == 0);
+    FgModelOptions options = {.numerics = s->numerics};
+    FgModule *m = fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
+    FgPassManager pm = {.arena = s->arena, .machine = &s->machine, .budget = UINT64_MAX};
+    if (!m || !fg_run_passes(&pm, m, fg_arena_strndup(s->arena, FG_PIPELINE_GRAPH, length)))
+        return false;
+    m->plan = fg_plan_fixed(m, s->arena, "zero3", FG_RECOMPUTE_NONE);
+    *out = (FgCompiled){.module = m, .memory_bytes = 1u << 30};
+    return fg_run_passes(&pm, m, FG_PIPELINE_LOWER);
+}
+
+static uint32_t count_plus(const FgModule *m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->nodes.len; i++) {
+        const FgNode *node = &m->nodes.data[i];
+        uint32_t plus = fg_op_plus(node->op);
+        n += plus < node->n_operands && node->operands[plus] != FG_NO_ID;
+    }
+    return n;
+}
+
+/* A sum inside the op that makes its term has the bits of a node of its own in f32; in bf16 it is
+ * rounded once less. */
+static void folded_sums_agree(int *failures)
+{
+    uint32_t folded = 0;
+    for (uint64_t seed = 1; seed <= 6 && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        s.recompute = FG_RECOMPUTE_NONE;
+        FgCompiled sums = {0}, plus = compile(&s, FG_SCHEDULE_ZERO3, UINT64_MAX);
+        CHECK(plus.module && unfolded(&s, &sums));
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        Outcome a = run(&s, &sums, "sums", false), b = run(&s, &plus, "plus", true);
+        CHECK(a.ok && b.ok);
+        if (s.numerics.compute == FG_F32)
+            CHECK_EQ_U64(a.hash, b.hash);
+        CHECK_NEAR(a.loss, b.loss, s.numerics.compute == FG_F32 ? 0 : 0.02 * a.loss);
+        CHECK(count_plus(sums.module) == 0);
+        folded += count_plus(plus.module) > 0;
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+    CHECK(folded > 2);
+}
+
 /* Nor does host memory, whatever lies there: any set of classes, whole or as much as the memory
  * asks for, under every schedule. */
 static void offload_agrees(int *failures)
@@ -449,5 +508,130 @@ static void offload_agrees(int *failures)
     CHECK(stashes > OFFLOADED && parts > OFFLOADED && automatic > OFFLOADED / 2);
 }
 
-UNIT_MAIN({"schedules_agree", schedules_agree}, {"recompute_agrees", recompute_agrees},
-          {"random_levers_agree", random_levers_agree}, {"offload_agrees", offload_agrees})
+/* ---- chains ---- */
+
+/* Every step that a chain may have, forward where nothing is trained, backward behind a lookup that
+ * is; operands that repeat by rows, by lines, and as one number; another dtype between. */
+static const char all_steps[] =
+    "{\"foregather\": 1, \"name\": \"chains\",\n"
+    "  \"dims\": {\"batch\": 2, \"seq\": 5, \"vocab\": 11, \"hidden\": 12},\n"
+    "  \"inputs\": {\"tokens\": {\"role\": \"tokens\", \"shape\": [\"batch\", \"seq\"]},\n"
+    "    \"labels\": {\"role\": \"labels\", \"shape\": [\"batch\", \"seq\"]}},\n"
+    "  \"params\": {\"embed\": {\"shape\": [\"vocab\", \"hidden\"], \"init\": {\"normal\": 1}},\n"
+    "    \"fixed\": {\"shape\": [\"vocab\", \"hidden\"], \"init\": {\"normal\": 1}, "
+    "\"trainable\": false},\n"
+    "    \"row\": {\"shape\": [\"hidden\"], \"init\": {\"uniform\": 1}, \"trainable\": false},\n"
+    "    \"one\": {\"shape\": [1], \"init\": {\"constant\": 0.7}, \"trainable\": false},\n"
+    "    \"head\": {\"shape\": [\"vocab\", \"hidden\"], \"init\": {\"normal\": 0.2}}},\n"
+    "  \"nodes\": [{\"op\": \"embedding\", \"in\": [\"tokens\", \"fixed\"], \"out\": \"a0\"},\n"
+    "    {\"op\": \"slice\", \"in\": [\"a0\"], \"out\": \"line\", \"axis\": 2, \"start\": 3, "
+    "\"count\": 1},\n"
+    "%s    {\"op\": \"embedding\", \"in\": [\"tokens\", \"embed\"], \"out\": \"b0\"},\n"
+    "    {\"op\": \"add\", \"in\": [\"a%u\", \"b0\"], \"out\": \"b1\"},\n"
+    "%s    {\"op\": \"linear\", \"in\": [\"b%u\", \"head\"], \"out\": \"logits\"},\n"
+    "    {\"op\": \"cross_entropy\", \"in\": [\"logits\", \"labels\"], \"out\": \"loss\"}],\n"
+    "  \"loss\": \"loss\"}\n";
+
+typedef struct StepText {
+    const char *op, *more; /* "", or attributes, or after '+' a second operand */
+} StepText;
+
+/* Values stay where the next step is defined. */
+static const StepText step_texts[] = {
+    {"sigmoid", ""},
+    {"scale", ", \"factor\": 0.7"},
+    {"add_scalar", ", \"value\": 0.3"},
+    {"sqrt", ""},
+    {"pow", ", \"exponent\": 1.5"},
+    {"rsqrt", ""},
+    {"log", ""},
+    {"neg", ""},
+    {"exp", ""},
+    {"mul", "+row"},
+    {"cast", ""},
+    {"tanh", ""},
+    {"cast", ""},
+    {"add", "+line"},
+    {"silu", ""},
+    {"sub", "+row"},
+    {"gelu", ""},
+    {"div", "+one"},
+    {"gelu_tanh", ""},
+    {"add", "+row"},
+    {"relu", ""},
+};
+#define N_STEP_TEXTS (sizeof step_texts / sizeof *step_texts)
+
+static const char *steps_text(FgArena *arena, char value, uint32_t first, const char *wide,
+                              const char *narrow)
+{
+    FgBuf out;
+    fg_buf_init(&out, arena);
+    uint32_t casts = 0;
+    for (uint32_t i = 0; i < N_STEP_TEXTS; i++) {
+        const StepText *step = &step_texts[i];
+        bool two = *step->more == '+';
+        const char *other = two ? fg_arena_printf(arena, ", \"%s\"", step->more + 1) : "";
+        fg_buf_printf(&out, "    {\"op\": \"%s\", \"in\": [\"%c%u\"%s], \"out\": \"%c%u\"",
+                      step->op, value, first + i, other, value, first + i + 1);
+        if (!strcmp(step->op, "cast"))
+            fg_buf_printf(&out, ", \"to\": \"%s\"", casts++ ? narrow : wide);
+        else if (!two)
+            fg_buf_puts(&out, step->more);
+        fg_buf_puts(&out, "},\n");
+    }
+    return fg_buf_text(&out);
+}
+
+static uint32_t count_fused(const FgModule *m)
+{
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < m->funcs.len; f++)
+        for (uint32_t i = 0; i < m->funcs.data[f].order.len; i++)
+            n += m->nodes.data[m->funcs.data[f].order.data[i]].op == FG_OP_fused;
+    return n;
+}
+
+/* A chain has the bits of the nodes that it stands for, in every dtype. */
+static void chains_agree(int *failures)
+{
+    static const FgDtype computes[] = {FG_F32, FG_BF16, FG_F16};
+    uint32_t fused = 0;
+    for (uint64_t seed = 301; seed < 307 && *failures < 3; seed++) {
+        Setup s = make_setup(seed);
+        uint32_t own = (uint32_t)(seed - 301);
+        if (own < 3) {
+            s.numerics.compute = s.numerics.wire = computes[own];
+            s.numerics.vocab = FG_VOCAB_GATHERED;
+            s.numerics.chunk = 0;
+            const char *narrow = fg_dtype_name(computes[own]), *wide = own ? "f32" : "bf16";
+            s.model =
+                fg_arena_printf(s.arena, all_steps, steps_text(s.arena, 'a', 0, wide, narrow),
+                                (uint32_t)N_STEP_TEXTS, steps_text(s.arena, 'b', 1, wide, narrow),
+                                (uint32_t)N_STEP_TEXTS + 1);
+        }
+        FgCompiled with = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        s.no_fuse = true;
+        FgCompiled without = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        CHECK(with.module && without.module);
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        Outcome a = run(&s, &with, "fused", true), b = run(&s, &without, "unfused", false);
+        CHECK(a.ok && b.ok && isfinite(a.loss));
+        CHECK_EQ_U64(a.hash, b.hash);
+        CHECK(count_fused(without.module) == 0);
+        CHECK(own >= 3 || count_fused(with.module) >= 6);
+        fused += count_fused(with.module);
+        if (*failures)
+            printf("model %llu\n", (unsigned long long)seed);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+    CHECK(fused > 24);
+}
+
+UNIT_MAIN({"chains_agree", chains_agree}, {"schedules_agree", schedules_agree},
+          {"recompute_agrees", recompute_agrees}, {"random_levers_agree", random_levers_agree},
+          {"folded_sums_agree", folded_sums_agree}, {"offload_agrees", offload_agrees})

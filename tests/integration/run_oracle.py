@@ -4,7 +4,9 @@
 
 At fp32, on 1, 2 and 3 ranks: loss, every gradient and ten AdamW losses against torch's. At the same rank count the
 three schedules agree bit by bit: losses, gradients, checkpoints; at bf16 too. bf16 stays near fp32 (see BF16_*). With a
-sharded vocabulary the same holds at the same tolerances; the tokens travel five at a time, so that pieces differ in size.
+sharded vocabulary the same holds at the same tolerances; the tokens travel five at a time, so that pieces differ in size. The
+searched schedule of each also runs in checked mode; with a sharded vocabulary it does so with all in host memory too.
+With the head in pieces of eight tokens, too.
 """
 import json
 import os
@@ -16,7 +18,9 @@ NEGLIGIBLE = 1e-6  # gradients that are zero but for rounding
 
 SCHEDULES = ("zero3", "minimum", "compiled")
 RANKS = ((1, 2), (2, 1), (3, 1))  # ranks, rows of each: the batch has two rows, so the third rank has none
-FORMS = {"gathered": (), "sharded": ("--vocab", "sharded", "--vocab-chunk", 5)}
+SHARDED = ("--vocab", "sharded", "--vocab-chunk", 5)
+FORMS = {"gathered": (), "pieces": ("--vocab-chunk", 8), "sharded": SHARDED, "offloaded": (*SHARDED, "--offload", "optimizer,activations,parameters")}
+BASE = {"offloaded": "sharded"}  # what must give the same bits
 OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1")
 
 # bf16 keeps 8 significant bits: one rounding is off by at most 2^-9 = 0.2 % of a value. A loss near 6 is a log-sum-exp
@@ -99,7 +103,7 @@ class Oracle:
         print(f"  errors: loss {loss:.1e}, gradients {worst:.1e}, AdamW losses {max(steps):.1e}")
 
     def agrees(self, ranks, batch, precision, schedule, form="gathered"):
-        base = self.results.get((ranks, precision, "zero3", form))
+        base = self.results.get((ranks, precision, "zero3", BASE.get(form, form)))
         if base is None:
             raise Wrong("there is no zero3 run to compare with")
         result = self.outcome(ranks, batch, precision, schedule, form)
@@ -127,11 +131,14 @@ def main():
             for schedule in SCHEDULES[1:]:
                 cases.run(f"{where}: {schedule} as zero3, bitwise, {precision}", oracle.agrees, ranks, batch, precision, schedule)
         cases.run(f"{where}, vocabulary sharded: loss, gradients and AdamW as torch's", oracle.reproduces, ranks, batch, "sharded")
+    where = f"{name} on 2 ranks, the head in pieces"
+    cases.run(f"{where}: loss, gradients and AdamW as torch's", oracle.reproduces, 2, 1, "pieces")
     for ranks, batch, precision in ((2, 1, "bf16"), (3, 1, "fp32")):
         where = f"{name} on {ranks} ranks, vocabulary sharded"
         if precision == "bf16":
             cases.run(f"{where}: bf16 near fp32", oracle.stays_near, ranks, batch, "sharded")
         cases.run(f"{where}: compiled as zero3, bitwise, {precision}", oracle.agrees, ranks, batch, precision, "compiled", "sharded")
+    cases.run(f"{name} on 2 ranks, vocabulary sharded, all offloaded: compiled as zero3 without, bitwise, bf16", oracle.agrees, 2, 1, "bf16", "compiled", "offloaded")
     tools.close()
     cases.end()
 

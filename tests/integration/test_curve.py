@@ -56,13 +56,14 @@ class Curve:
         same_bytes(os.path.join(save_again, "step-000200"), os.path.join(save, "step-000200"), "checkpoint of step 200")
 
     def agrees(self, ranks, batch):
-        """The schedules, clipped and accumulated, for as many steps as clip one and more."""
+        """The schedules, clipped and accumulated, for as many steps as clip one and more; on two ranks one of them is watched."""
         weights, runs = ("--weights", self.tools.data("curve", "weights.safetensors")), []
         for schedule in ("compiled", "zero3", "minimum"):
             program = self.tools.path(f"{ranks}-{schedule}", "program")
             if not os.path.exists(program):
                 program = self.compile(ranks, batch, schedule)
-            runs.append(self.train(program, f"{ranks}-{schedule}-short", *weights, steps=CLIPPED))
+            watch = ("--checked",) if (ranks, schedule) == (2, "compiled") else ()
+            runs.append(self.train(program, f"{ranks}-{schedule}-short", *weights, *watch, steps=CLIPPED))
         (steps, save), *others = runs
         for other_steps, other_save in others:
             for s, row in steps.items():

@@ -15,6 +15,8 @@ def run(tools, example, name, flags, data):
     program = tools.path(example, name, "program")
     tools.compile(tools.example(example + ".json"), "--ranks", 2, "--clip", "1.0", *flags, out=program)
     tools.call(program, "--data", data, "--steps", STEPS, "--lr", "3e-3", "--save", folder, "--save-every", STEPS // 2, "--log", log)
+    if name in ("compiled", "minimum"):
+        tools.call(program, "--data", data, "--steps", 2, "--checked")
     os.remove(program)
     return folder, read_log(log)
 

@@ -35,9 +35,9 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
                            .wire = v->precision,
                            .shard = v->accumulate > 1 ? FG_F32 : v->precision,
                            .clip = v->clip,
-                           .accumulate = v->accumulate,
+                           .accumulate = v->accumulate ? v->accumulate : 1,
                            .vocab = v->vocab,
-                           .chunk = v->vocab == FG_VOCAB_SHARDED ? 3 : 0};
+                           .chunk = v->chunk};
     static char include[] = INCLUDE;
     FgModelOptions options = {
         .numerics = numerics, .read_signature = read_signature, .signature_user = include};
@@ -87,18 +87,17 @@ Verdict program_verdict(FgArena *arena, const char *text, size_t len, const FgMo
 
 static void split_lines(Program *p)
 {
-    uint32_t body = 0;
     for (const char *at = p->text; *at;) {
         size_t len = strcspn(at, "\n");
-        Line line = {.text = at, .len = len, .body = body};
+        Line line = {.text = at, .len = len};
         line.is_call = len > 10 && !strncmp(at, "    fg_rt_", 10);
-        body += len == 1 && *at == '}';
         fg_vec_push(p->arena, &p->lines, line);
         at += len + (at[len] == '\n');
     }
 }
 
-/* Gives every line its call: those of functions that others call stand in both, once as a line. */
+/* Gives every line its call and its body: calls of functions that others call stand in both, once
+ * as a line. */
 static bool find_calls(Program *p)
 {
     FgRbEval eval = {.arena = p->arena, .diags = p->source.diags, .tables = &p->tables};
@@ -107,6 +106,8 @@ static bool find_calls(Program *p)
         for (uint32_t i = 0; i < func->calls.len; i++) {
             const FgRbCall *call = &func->calls.data[i];
             Line *line = &p->lines.data[call->loc.line - 1];
+            if (!func->inlined)
+                line->body = f;
             if (line->call)
                 continue;
             line->call = call;

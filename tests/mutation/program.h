@@ -7,17 +7,18 @@
 #include "readback/internal.h"
 
 typedef struct Variant {
-    const char *model; /* under the source folder */
+    const char *title, *model; /* the model under the source folder */
+    const char *machine;       /* a preset; NULL: the host */
     FgSchedule schedule;
     uint32_t ranks;
     FgDtype precision;
     double clip;
-    int64_t accumulate;
+    int64_t accumulate; /* 0 is 1 */
     FgRecompute recompute;
-    const char *title;
-    const char *machine; /* a preset; NULL: the host */
-    uint32_t offload;    /* FgOffload */
-    FgVocab vocab;       /* sharded: tokens travel three at a time */
+    uint32_t offload; /* FgOffload */
+    FgVocab vocab;
+    int64_t chunk;   /* tokens that travel at a time, where the vocabulary is sharded */
+    uint32_t sample; /* at most so many mutants of a kind in the suite */
 } Variant;
 
 typedef struct Line {
@@ -26,7 +27,7 @@ typedef struct Line {
     bool is_call;         /* a call of the runtime */
     const FgRbCall *call; /* NULL for other lines */
     FgRbEffectVec effects;
-    uint32_t body; /* function of the file that the call stands in */
+    uint32_t body; /* function of the file that makes the call when the program runs */
 } Line;
 
 typedef struct Program {

@@ -19,17 +19,11 @@ typedef struct Case {
 #define GATHER "\"read(shard, bytes) write(whole, bytes*ranks) comm(gather)\""
 #define ANNOTATED(text) GATHER, "\"" text "\"", NULL, NULL, NULL
 
-static const Variant plain = {"examples/mlp.json",
-                              FG_SCHEDULE_COMPILED,
-                              2,
-                              FG_BF16,
-                              1.0,
-                              1,
-                              FG_RECOMPUTE_NONE,
-                              "mlp, clip",
-                              NULL,
-                              0,
-                              FG_VOCAB_GATHERED};
+static const Variant plain = {.title = "mlp, clip",
+                              .model = "examples/mlp.json",
+                              .ranks = 2,
+                              .precision = FG_BF16,
+                              .clip = 1.0};
 static const Case annotated[] = {
     {ANNOTATED("read(shard, 1x)"), "a number is malformed", false},
     {ANNOTATED("read(shard, size(bytes))"), "argument 'bytes' is no dtype", false},
@@ -54,17 +48,10 @@ static const Case annotated[] = {
 
 /* A position table that is broadcast over the batch: calls with layouts, of which nothing but the
  * plan is left to speak. */
-static const Variant strided = {"tests/data/gpt2/model.json",
-                                FG_SCHEDULE_ZERO3,
-                                2,
-                                FG_F32,
-                                0,
-                                1,
-                                FG_RECOMPUTE_NONE,
-                                "gpt2",
-                                NULL,
-                                0,
-                                FG_VOCAB_GATHERED};
+static const Variant strided = {.title = "gpt2",
+                                .model = "tests/data/gpt2/model.json",
+                                .schedule = FG_SCHEDULE_ZERO3,
+                                .ranks = 2};
 #define RULE " strided(layout, n, n_a, n_b)"
 /* How fg_rt_calls.def declares fg_rt_binary. */
 #define DT ",\n            uint64_t dt"
@@ -110,7 +97,7 @@ static const char *in_lines(FgArena *arena, const char *text, const Case *c)
 
 static bool write_header(FgArena *arena, const char *folder, const Case *c)
 {
-    static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h", "fg_custom.h"};
+    static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h", "fg_custom.h", "fg_chain.h"};
     bool changed = false, ok = true;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *text;

@@ -5,17 +5,14 @@
 
 #include "program.h"
 
-static const Variant scaled = {"examples/mlp.json",
-                               FG_SCHEDULE_COMPILED,
-                               2,
-                               FG_F16,
-                               0,
-                               2,
-                               FG_RECOMPUTE_NONE,
-                               "mlp, fp16, 2 micro-steps",
-                               NULL,
-                               0,
-                               FG_VOCAB_GATHERED};
+static const Variant scaled = {.title = "mlp, fp16, 2 micro-steps",
+                               .model = "examples/mlp.json",
+                               .schedule = FG_SCHEDULE_COMPILED,
+                               .ranks = 2,
+                               .precision = FG_F16,
+                               .accumulate = 2,
+                               .recompute = FG_RECOMPUTE_NONE,
+                               .vocab = FG_VOCAB_GATHERED};
 
 static bool refused(const Program *program, const char *text)
 {

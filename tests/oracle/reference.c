@@ -77,16 +77,26 @@ static int64_t axis_of(const Eval *e, int64_t axis, const FgType *type)
 
 /* ---- dense ---- */
 
+/* Adds operand `i` to the result, where it is given. */
+static void add_plus(const Eval *e, uint32_t i)
+{
+    const double *plus = optional(e, i);
+    for (int64_t k = 0; plus && k < size_of(out_type(e, 0)); k++)
+        e->out[0][k] += plus[k];
+}
+
 static void eval_linear(const Eval *e)
 {
     ref_linear(e->in[0], e->in[1], optional(e, 2), e->out[0], rows_of(out_type(e, 0)),
                cols_of(out_type(e, 0)), cols_of(in_type(e, 0)), word_is(e, "layout", "in_out"));
+    add_plus(e, 3);
 }
 
 static void eval_linear_dx(const Eval *e)
 {
     ref_linear_dx(e->in[0], e->in[1], e->out[0], rows_of(in_type(e, 0)), cols_of(in_type(e, 0)),
                   cols_of(out_type(e, 0)), word_is(e, "layout", "in_out"));
+    add_plus(e, 2);
 }
 
 static void eval_linear_dw(const Eval *e)
@@ -132,6 +142,7 @@ static void eval_rmsnorm_dx(const Eval *e)
 {
     ref_rmsnorm_dx(e->in[0], e->in[1], e->in[2], e->out[0], rows_of(in_type(e, 0)),
                    cols_of(in_type(e, 0)), real(e, "eps"));
+    add_plus(e, 3);
 }
 
 static void eval_rmsnorm_dw(const Eval *e)
@@ -150,6 +161,7 @@ static void eval_layernorm_dx(const Eval *e)
 {
     ref_layernorm_dx(e->in[0], e->in[1], e->in[2], e->out[0], rows_of(in_type(e, 0)),
                      cols_of(in_type(e, 0)), real(e, "eps"));
+    add_plus(e, 3);
 }
 
 static void eval_layernorm_dw(const Eval *e)
@@ -338,6 +350,12 @@ static void eval_slice(const Eval *e)
               integer(e, "count"));
 }
 
+static void eval_rows(const Eval *e)
+{
+    copy_part(e->in[0], in_type(e, 0), integer(e, "first"), e->out[0], out_type(e, 0), 0, 0,
+              integer(e, "count"));
+}
+
 static void eval_slice_back(const Eval *e)
 {
     int64_t axis = axis_of(e, integer(e, "axis"), in_type(e, 0));
@@ -481,6 +499,7 @@ static EvalFn *const evals[FG_N_OPS] = {
     [FG_OP_reshape] = eval_copy,
     [FG_OP_transpose] = eval_transpose,
     [FG_OP_broadcast] = eval_broadcast,
+    [FG_OP_rows] = eval_rows,
     [FG_OP_slice] = eval_slice,
     [FG_OP_slice_back] = eval_slice_back,
     [FG_OP_concat] = eval_concat,

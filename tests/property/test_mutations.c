@@ -241,9 +241,14 @@ static bool is_held(const FgModule *module, uint32_t value)
     return false;
 }
 
-/* A gradient slice that is updated in parts: the first of its bytes are free before the last. */
+/* A gradient slice that is updated in parts, or what a head reads in pieces: the first of its bytes
+ * are free before the last. */
 static bool is_parted(const FgModule *module, const FgValue *value)
 {
+    for (uint32_t i = 0; i < module->nodes.len; i++)
+        if (module->nodes.data[i].op == FG_OP_rows &&
+            module->values.data[module->nodes.data[i].operands[0]].root == value->id)
+            return true;
     return value->kind == FG_VALUE_STATE && value->role == FG_ROLE_GRAD_SHARD &&
            module->plan->buckets.data[value->index].offload;
 }

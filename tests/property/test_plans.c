@@ -65,7 +65,7 @@ static FgNumerics random_numerics(Random *r)
     n.accumulate = 1 + random_below(r, 4);
     n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
     n.vocab = random_below(r, 3) ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED;
-    n.chunk = n.vocab == FG_VOCAB_SHARDED ? 1 + random_below(r, 12) : 0;
+    n.chunk = n.vocab == FG_VOCAB_SHARDED || random_below(r, 2) ? 1 + random_below(r, 12) : 0;
     return n;
 }
 

@@ -64,7 +64,7 @@ static void update(FgRtCx *cx, uint64_t set)
 {
     const FgRtProgram *p = fg_rt_program(cx);
     fg_rt_adamw(cx, N_ADAMW, FG_REDUCE, GRAD_SHARD, p->buckets[0].master, MOMENT1, MOMENT2, SHARD,
-                SCALARS, 0, slice(p), dtype(p), dtype(p), set);
+                FG_RT_NONE, SCALARS, 0, slice(p), dtype(p), dtype(p), set);
 }
 
 static void gather(FgRtCx *cx)

@@ -23,8 +23,8 @@ static void linear_case(uint64_t dt, Size s, uint64_t layout, bool bias, int *fa
             y.v[i * s.n + j] = sum;
         }
     rig_begin(&rig);
-    fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, w.at, bias ? b.at : FG_RT_NONE, y.at, s.m, s.n, s.k,
-                 layout, dt, rig.ws, RIG_WORKSPACE);
+    fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, w.at, bias ? b.at : FG_RT_NONE, FG_RT_NONE, y.at, s.m,
+                 s.n, s.k, layout, dt, rig.ws, RIG_WORKSPACE);
     rig_check(&rig, &y, RIG_TOLERANCE, "linear", failures);
     rig_close(&rig);
 }
@@ -39,8 +39,8 @@ static void linear_dx_case(uint64_t dt, Size s, uint64_t layout, int *failures)
             for (uint64_t j = 0; j < s.n; j++)
                 dx.v[i * s.k + l] += dy.v[i * s.n + j] * w.v[layout ? l * s.n + j : j * s.k + l];
     rig_begin(&rig);
-    fg_rt_linear_dx(rig.cx, 0, FG_COMPUTE, dy.at, w.at, dx.at, s.m, s.n, s.k, layout, dt, rig.ws,
-                    RIG_WORKSPACE);
+    fg_rt_linear_dx(rig.cx, 0, FG_COMPUTE, dy.at, w.at, FG_RT_NONE, dx.at, s.m, s.n, s.k, layout,
+                    dt, rig.ws, RIG_WORKSPACE);
     rig_check(&rig, &dx, RIG_TOLERANCE, "linear_dx", failures);
     rig_close(&rig);
 }
@@ -147,10 +147,10 @@ static void products_depend_on_operands_alone(int *failures)
         Array first = rig_result(&rig, dt, M * N), second = rig_values(&rig, dt, M * N + 1, 1e9);
         uint64_t shifted = second.at + size; /* not aligned to a vector */
         rig_begin(&rig);
-        fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, w.at, FG_RT_NONE, first.at, M, N, K, 0, dt,
-                     rig.ws, RIG_WORKSPACE);
-        fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, w.at, FG_RT_NONE, shifted, M, N, K, 0, dt, rig.ws,
-                     RIG_WORKSPACE / 2);
+        fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, w.at, FG_RT_NONE, FG_RT_NONE, first.at, M, N, K,
+                     0, dt, rig.ws, RIG_WORKSPACE);
+        fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, w.at, FG_RT_NONE, FG_RT_NONE, shifted, M, N, K, 0,
+                     dt, rig.ws, RIG_WORKSPACE / 2);
         rig_check_ok(&rig, "linear twice", failures);
         CHECK(memcmp(fg_rt_memory(rig.cx, first.at), fg_rt_memory(rig.cx, shifted), M * N * size) ==
               0);
@@ -163,8 +163,8 @@ static void workspace_too_small(int *failures)
     Rig rig = rig_open(1 << 16);
     Array x = rig_values(&rig, FG_RT_BF16, 64, 1), y = rig_result(&rig, FG_RT_BF16, 64);
     rig_begin(&rig);
-    fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, x.at, FG_RT_NONE, y.at, 8, 8, 8, 0, FG_RT_BF16,
-                 rig.ws, 64);
+    fg_rt_linear(rig.cx, 0, FG_COMPUTE, x.at, x.at, FG_RT_NONE, FG_RT_NONE, y.at, 8, 8, 8, 0,
+                 FG_RT_BF16, rig.ws, 64);
     CHECK(strstr(fg_rt_status(rig.cx).text, "workspace has 64 bytes") != NULL);
     CHECK_STR(fg_rt_status(rig.cx).call, "linear");
     rig_close(&rig);

@@ -72,13 +72,15 @@ static void norm_case(uint64_t dt, uint64_t wire, Norm s, bool accumulate, int *
         fg_rt_layernorm(cx, 0, FG_COMPUTE, x.at, w.at, b.at, y.at, s.rows, s.cols, dt, s.eps);
         fg_rt_layernorm(cx, 0, FG_COMPUTE, x.at, w.at, FG_RT_NONE, plain.at, s.rows, s.cols, dt,
                         s.eps);
-        fg_rt_layernorm_dx(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, dx.at, s.rows, s.cols, dt, s.eps);
+        fg_rt_layernorm_dx(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, FG_RT_NONE, dx.at, s.rows, s.cols,
+                           dt, s.eps);
         fg_rt_layernorm_dw(cx, 0, FG_COMPUTE, x.at, dy.at, dw.at, s.rows, s.cols, dt, wire,
                            accumulate, s.eps);
     } else {
         fg_rt_rmsnorm(cx, 0, FG_COMPUTE, x.at, w.at, y.at, s.rows, s.cols, dt, s.eps);
         fg_rt_rmsnorm(cx, 0, FG_COMPUTE, x.at, w.at, plain.at, s.rows, s.cols, dt, s.eps);
-        fg_rt_rmsnorm_dx(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, dx.at, s.rows, s.cols, dt, s.eps);
+        fg_rt_rmsnorm_dx(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, FG_RT_NONE, dx.at, s.rows, s.cols,
+                         dt, s.eps);
         fg_rt_rmsnorm_dw(cx, 0, FG_COMPUTE, x.at, dy.at, dw.at, s.rows, s.cols, dt, wire,
                          accumulate, s.eps);
     }

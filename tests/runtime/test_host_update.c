@@ -290,9 +290,18 @@ static void adamw_case(uint64_t dt, double clip, uint64_t set, double valid, int
         shard.v[i] = w.v[i];
     }
     set_scalars(&rig, &scalars, set, valid);
+    bool counts = clip == 0;
+    Array norm = rig_values(&rig, FG_RT_I64, FG_RT_NORM_LIMBS, 1);
+    Array expected = rig_values(&rig, FG_RT_I64, FG_RT_NORM_LIMBS, 1);
     rig_begin(&rig);
+    fg_rt_norm_add(rig.cx, 0, FG_REDUCE, grad.at, norm.at, 0, OWN, dt, 0);
+    fg_rt_norm_add(rig.cx, 0, FG_REDUCE, grad.at, expected.at, 0, OWN, dt, 0);
+    if (counts)
+        fg_rt_norm_add(rig.cx, 0, FG_REDUCE, grad.at, expected.at, 0, OWN, dt, 1);
     fg_rt_adamw(rig.cx, 0, FG_REDUCE, grad.at, dt == FG_RT_F32 ? FG_RT_NONE : w.at, m.at, v.at,
-                shard.at, scalars.at, 0, OWN, dt, dt, set);
+                shard.at, counts ? norm.at : FG_RT_NONE, scalars.at, 0, OWN, dt, dt, set);
+    CHECK(memcmp(fg_rt_memory(rig.cx, norm.at), fg_rt_memory(rig.cx, expected.at),
+                 FG_RT_NORM_LIMBS * sizeof(int64_t)) == 0);
     rig_check(&rig, &m, 1e-6, "moment1", failures);
     rig_check(&rig, &v, 1e-6, "moment2", failures);
     rig_check(&rig, &w, 1e-6, "weights", failures);

@@ -37,7 +37,7 @@ static const char plain[] =
     "  #9 %dw.15 : f32[16, 16] in %B.14+0 = linear_dw %x.8, %dy.13 phase(backward)\n"
     "  #10 %g.3 = reduce_scatter %B.14 bucket(0) phase(backward) stream(reduce) wait(#9)\n"
     "  #11 %norm.5 = norm_add %g.3 bucket(0) phase(update) stream(reduce)\n"
-    "  #12 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) phase(update) stream(reduce)\n"
+    "  #12 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) phase(update) stream(reduce)\n"
     "  #13 %norm.5 = all_reduce %norm.5 phase(update) stream(reduce)\n"
     "  #14 %scalars.4 = clip_factor %norm.5 phase(update) stream(reduce)\n"
     "}\n";
@@ -58,7 +58,7 @@ static const char clipped[] =
     "state %norm.5 : i64[24] role(norm) mem(constants) at(1664)\n"
     "state %ws.6 : f32[64] role(workspace) mem(workspace) at(1856)\n"
     "func @step {\n"
-    "  #20 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n"
     "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
     "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) wait(#20)\n"
@@ -74,7 +74,7 @@ static const char clipped[] =
     "  #14 %scalars.4 = clip_factor %norm.5 {clip = 1.0} phase(update) stream(reduce)\n"
     "}\n"
     "func @flush {\n"
-    "  #30 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #30 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n"
     "}\n";
 
@@ -104,7 +104,7 @@ static const char accumulated[] =
     "  #12 %dw.13 : f32[16, 16] in %B.12+0 = grad_write %x.11\n"
     "  #13 %g.3 = reduce_scatter %B.12 {accumulate = true} bucket(0) stream(reduce) wait(#12)\n"
     "  #14 %norm.5 = norm_add %g.3 bucket(0) stream(reduce)\n"
-    "  #15 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
+    "  #15 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
     "}\n";
 
 /* ---- helpers ---- */
@@ -227,6 +227,25 @@ REJECTS(not_in_place, plain,
         "its operand %x.8 and %y.11 share bytes, and it does not work in place",
         "%y.11 : f32[16, 16] at(4352)", "%y.11 : f32[16, 16] at(3328)")
 
+REJECTS(plus_is_a_factor, plain,
+        "its operand %x.8 and %y.11 share bytes, and it does not work in place",
+        "%y.11 : f32[16, 16] at(4352) = linear %x.8, %w.10",
+        "%y.11 : f32[16, 16] at(3328) = linear %x.8, %w.10, _, %x.8")
+
+/* A result that takes the place of what is added to it. */
+static void plus_in_place(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    FgProof proof;
+    const char *text = edited(
+        arena, plain, "view %W.9\n",
+        "view %W.9\n  #41 %r.41 : f32[16, 16] at(4352) = full {shape = [16, 16], value = 1.0}\n",
+        failures);
+    text = edited(arena, text, "linear %x.8, %w.10", "linear %x.8, %w.10, _, %r.41", failures);
+    CHECK(!verdict(arena, text, UINT64_MAX, &proof, failures));
+    fg_arena_free(arena);
+}
+
 /* ---- contents ---- */
 REJECTS(overwritten, plain, "it reads %x.8, but #3 linear wrote %y.11 into the same bytes",
         "%y.11 : f32[16, 16] at(4352)", "%y.11 : f32[16, 16] at(3344)")
@@ -292,10 +311,10 @@ REJECTS(micro_step_lost, accumulated,
 /* ---- updates ---- */
 REJECTS(
     not_updated, plain, "the step does not update bucket b",
-    "  #12 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) phase(update) stream(reduce)\n",
+    "  #12 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) phase(update) stream(reduce)\n",
     "")
 REJECTS(updated_twice, plain, "it updates bucket b a second time in a step", "  #13 ",
-        "  #45 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n  #13 ")
+        "  #45 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n  #13 ")
 REJECTS(
     updated_with_part, accumulated, "it updates bucket b with 1 of 2 reductions of a step",
     "  #13 %g.3 = reduce_scatter %B.12 {accumulate = true} bucket(0) stream(reduce) wait(#12)\n",
@@ -303,32 +322,32 @@ REJECTS(
 REJECTS(
     update_of_next_gradient, clipped,
     "it overwrites the reduced gradient of b that no update has used",
-    "  #20 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n",
     "", " wait(#20)", "")
 REJECTS(
     pending_gradient_lost, clipped, /* the slice is placed over an activation of the next step */
     "it reads %g.3, but #0 full wrote %x.8 into the same bytes", "mem(gradients) at(6432)",
     "mem(gradients) at(3328)",
-    "  #20 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n"
     "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n",
     "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
-    "  #20 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce) wait(#0)\n")
 REJECTS(no_flush, clipped, "there is no @flush", "func @flush", "func @other")
 REJECTS(
     gather_before_pending_update, clipped,
     "it reads stale weights: %w.10 was gathered before the update of bucket b", "  #20 _,",
     "  #50 _,",
-    "  #50 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #50 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n"
     "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
     "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) "
     "wait(#20)\n",
     "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
     "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather)\n"
-    "  #50 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #50 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
     "stream(reduce) wait(#1)\n")
 
 /* ---- norm and loss ---- */
@@ -383,7 +402,8 @@ UNIT_MAIN({"right", right}, {"over_budget", over_budget},
           {"wait_on_later", wait_on_later}, {"wait_on_nothing", wait_on_nothing},
           {"wait_on_own_stream", wait_on_own_stream}, {"wait_on_view", wait_on_view},
           {"communicator_on_two_streams", communicator_on_two_streams},
-          {"not_in_place", not_in_place}, {"overwritten", overwritten},
+          {"not_in_place", not_in_place}, {"plus_is_a_factor", plus_is_a_factor},
+          {"plus_in_place", plus_in_place}, {"overwritten", overwritten},
           {"read_before_made", read_before_made}, {"read_before_gather", read_before_gather},
           {"never_written", never_written}, {"used_after_release", used_after_release},
           {"memory_given_away", memory_given_away}, {"stale_weights", stale_weights},

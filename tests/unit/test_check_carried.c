@@ -20,7 +20,7 @@
     "state %W.6 : f32[256] role(gathered, 0) mem(gathered) at(2304)\n"
 #define UPDATE                                                                                     \
     "  #25 %norm.5 = norm_add %g.3 bucket(0) stream(reduce)\n"                                     \
-    "  #26 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
+    "  #26 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
 
 /* Gathered in @first, released in @last, of two micro-steps. */
 static const char kept[] =
@@ -103,8 +103,8 @@ static void each_fault(int *failures)
         /* a copy that the update has outrun */
         {kept, "it reads stale weights: %w.20 was gathered before the update of bucket b",
          "  #14 release %W.6 bucket(0)\n", "",
-         "  #26 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n",
-         "  #26 _, %m.1, %v.2, %s.0 = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
+         "  #26 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n",
+         "  #26 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
          "  #30 %y.30 : f32[] at(3328) = mean %w.20 wait(#26)\n"
          "  #14 release %W.6 bucket(0)\n"},
         {round_period, "it reads stale weights: %w.20 was gathered before the update of bucket b",

@@ -255,7 +255,7 @@ static void emitted_file(int *failures)
     fg_value(t.m, w)->offset = 1280;
     fg_add_func(t.m, "step")->order = order;
     FgEmitRow row = {"constants", 640};
-    FgEmitInfo info = {"1.2", "tiny.json", 0xabc, 5.5, 1u << 20, 4096, 0, &row, 1};
+    FgEmitInfo info = {"1.2", "tiny.json", 0xabc, 5.5, 1u << 20, 4096, 0, &row, 1, false};
     FgBuf out;
     fg_buf_init(&out, t.arena);
     fg_emit_c(t.arena, t.m, &info, &out);

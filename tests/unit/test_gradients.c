@@ -25,6 +25,8 @@ static const Case op_cases[] = {
     {FG_OP_linear, "f32[3, 4] f32[5, 4]", ""},
     {FG_OP_linear, "f32[2, 3, 4] f32[4, 5] f32[5]", "layout=in_out"},
     {FG_OP_linear, "=f32[2, 3, 4] f32[5, 4] f32[5]", ""},
+    {FG_OP_linear, "f32[3, 4] f32[5, 4] - f32[3, 5]", ""},
+    {FG_OP_linear, "f32[3, 4] =f32[5, 4] f32[5] f32[3, 5]", ""},
     {FG_OP_matmul, "f32[2, 3, 4] f32[2, 4, 5]", ""},
     {FG_OP_matmul, "f32[2, 4, 3] f32[2, 4, 5]", "ta=1"},
     {FG_OP_matmul, "f32[3, 4] f32[5, 4]", "tb=1"},
@@ -188,6 +190,11 @@ static Operands make_operands(Graph *g, const char *text)
         const char *name = fg_arena_printf(g->arena, "p%u", in.n);
         in.positive[in.n] = *s == '+';
         bool input = *s == '=';
+        if (*s == '-') {
+            in.ids[in.n++] = FG_NO_ID;
+            s++;
+            continue;
+        }
         s += *s == '+' || *s == '=';
         const FgType *type = graph_type(g, &s);
         if (!type)
@@ -215,7 +222,8 @@ static void run_case(const Case *c, int *failures)
     if (autodiff(&g, failures)) {
         RefRun run = ref_run_new(g.arena, g.module, SEED);
         for (uint32_t i = 0; i < in.n; i++)
-            fill(&run, in.ids[i], in.positive[i]);
+            if (in.ids[i] != FG_NO_ID)
+                fill(&run, in.ids[i], in.positive[i]);
         fill(&run, weights, false);
         compare_all(&g, &run, what, failures);
     }

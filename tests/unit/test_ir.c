@@ -50,7 +50,7 @@ static const char sched_text[] =
     "state %g.4 : f32[32] role(grad_shard, 0) mem(gradients) at(4096)\n"
     "state %scalars.5 : f32[32] role(scalars, 0) mem(constants) at(1024)\n"
     "func @step {\n"
-    "  #0 _, %m.2, %v.3, %s.1 = adamw %g.4, %scalars.5 {pending = true} bucket(0) phase(update) "
+    "  #0 _, %m.2, %v.3, %s.1, _ = adamw %g.4, %scalars.5 {pending = true} bucket(0) phase(update) "
     "stream(reduce)\n"
     "  #1 %b.6 : f32[64] mem(gathered) at(4352) = gather %s.1 bucket(0) stream(gather) wait(#0)\n"
     "  #2 %w.7 : f32[8, 8] in %b.6+0 mem(gathered) = view %b.6\n"
@@ -158,7 +158,7 @@ static void reports_bad_nodes(int *failures)
     FgIdVec order = {0};
     FgBuilder b = {.module = m, .order = &order, .layer = -1, .origin = FG_NO_ID};
     CHECK_EQ_U64(fg_node_finish(&b, fg_node_new(&b, FG_OP_linear, &x, 1), "y"), FG_NO_ID);
-    CHECK(strstr(messages(&w), "'linear' takes the operands 'x w b?', 1 were given") != NULL);
+    CHECK(strstr(messages(&w), "'linear' takes the operands 'x w b? plus?', 1 were given") != NULL);
     CHECK_EQ_U64(fg_node_finish(&b, fg_node_new(&b, FG_OP_scale, &x, 1), "y"), FG_NO_ID);
     CHECK(strstr(messages(&w), "'scale' needs the attribute 'factor'") != NULL);
     const uint32_t missing[] = {x, FG_NO_ID};
@@ -201,9 +201,10 @@ static void op_table_is_whole(int *failures)
     }
     uint32_t min, max, results;
     fg_op_arity(FG_OP_linear, &min, &max, &results);
-    CHECK(min == 2 && max == 3 && results == 1);
+    CHECK(min == 2 && max == 4 && results == 1);
+    CHECK(fg_op_plus(FG_OP_linear) == 3 && fg_op_plus(FG_OP_add) == FG_NO_ID);
     fg_op_arity(FG_OP_adamw, &min, &max, &results);
-    CHECK(min == 2 && max == 2 && results == 4);
+    CHECK(min == 2 && max == 2 && results == 5);
     fg_op_arity(FG_OP_release, &min, &max, &results);
     CHECK(min == 1 && max == 1 && results == 0);
     FgOp op;
@@ -420,8 +421,8 @@ static void verifier_rejects_graph(int *failures)
     static const Bad cases[] = {
         {"f32[2, 3, 8] = linear", "f32[2, 3, 9] = linear",
          "#3 linear: %y.4 is f32[2, 3, 9], but the op makes f32[2, 3, 8]"},
-        {"linear %x.3, %w.0", "linear %w.0", "takes the operands 'x w b?', 1 are given"},
-        {"linear %x.3, %w.0", "linear %x.3, _", "operand 1 of 'x w b?' must be given"},
+        {"linear %x.3, %w.0", "linear %w.0", "takes the operands 'x w b? plus?', 1 are given"},
+        {"linear %x.3, %w.0", "linear %x.3, _", "operand 1 of 'x w b? plus?' must be given"},
         {", %lse.7 : f32[2, 3] =", " =", "makes the results 'loss lse', 1 are given"},
         {"embedding %tokens.1", "embedding %dw.9", "%dw.9 is used before it is made"},
         {"{param = 0}", "{param = 7}", "there is no parameter 7"},

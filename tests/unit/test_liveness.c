@@ -81,14 +81,14 @@ static void gradient_slice_wraps(int *failures)
         intervals_text(arena,
                        HEAD("1.0", "1") BUCKET STATES
                        "func @step {\n"
-                       "  #0 _, %m.1, %v.2, %s.0 = adamw %g.3, %c.4 {pending = true} bucket(0)\n"
+                       "  #0 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %c.4 {pending = true} bucket(0)\n"
                        "  #1 %B.5 : f32[256] = grad_buffer bucket(0)\n"
                        "  #2 %d.6 : f32[256] in %B.5+0 = full {shape = [256], value = 1.0}\n"
                        "  #3 %g.3 = reduce_scatter %B.5 bucket(0) stream(reduce)\n"
                        "  #4 hold %B.5\n" /* keeps the buffer */
                        "}\n"
                        "func @flush {\n"
-                       "  #5 _, %m.1, %v.2, %s.0 = adamw %g.3, %c.4 {pending = true} bucket(0)\n"
+                       "  #5 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %c.4 {pending = true} bucket(0)\n"
                        "}\n",
                        &len, failures);
     CHECK_STR(text, "B 1 4 1024\ng 3 0 512\n");
@@ -107,7 +107,7 @@ static void gradient_slice_accumulates(int *failures)
                        "func @last {\n" /* the order of the text does not matter */
                        "  #6 %C.7 : f32[256] = grad_buffer bucket(0)\n"
                        "  #7 %g.3 = reduce_scatter %C.7 {accumulate = true} bucket(0)\n"
-                       "  #8 _, %m.1, %v.2, %s.0 = adamw %g.3, %c.4 bucket(0)\n"
+                       "  #8 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %c.4 bucket(0)\n"
                        "}\n"
                        "func @init {\n"
                        "  #9 %t.8 : f32[256] = full {shape = [256], value = 1.0}\n"

@@ -85,7 +85,8 @@ static void from_file(int *failures)
     static const char text[] =
         "{\"foregather_machine\": 1, \"name\": \"mine\", \"like\": \"2xT4\", \"ranks\": 4,\n"
         " \"memory\": \"24 GB\", \"reserved\": 1000,\n"
-        " \"beside\": {\"compute_gather\": 0.25}}";
+        " \"attention\": [[64, 3e12, 2e12], [128, 5e12, 4e12]],\n"
+        " \"beside\": {\"compute_gather\": 0.25, \"update_compute\": 0.75, \"gather_update\": 1}}";
     CHECK(fg_file_write(a, path, text, sizeof text - 1, &error));
     FgMachine m = load(failures, a, path);
     CHECK_STR(m.name, "mine");
@@ -94,6 +95,11 @@ static void from_file(int *failures)
     CHECK(m.reserved_bytes == 1000 && !m.reserved_estimated);
     CHECK_NEAR(m.compute_beside_gather, 0.25, 0);
     CHECK_NEAR(m.gather_beside_compute, 0.9, 0);
+    CHECK_NEAR(m.update_beside_compute, 0.75, 0);
+    CHECK_NEAR(m.gather_beside_update, 1.0, 0);
+    CHECK_NEAR(m.compute_beside_update, 0, 0);
+    CHECK(m.attention.len == 2 && m.attention.data[1].dim == 128.0);
+    CHECK_NEAR(m.attention.data[0].backward, 2e12, 0);
     CHECK_NEAR(m.matmul_f16, 4e13, 0);
     FgMachine t4 = load(failures, a, "2xT4");
     fg_machine_set_ranks(a, &t4, 4);
@@ -141,6 +147,13 @@ static void bad_files(int *failures)
          FG_D_UNKNOWN_KEY, "bus_rates"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"host_link\": 0}}",
          FG_D_BAD_VALUE, "'host_link' must be greater than 0"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_update\": 0}}",
+         FG_D_BAD_VALUE, "'compute_update' must be greater than 0"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"attention\": [[64, 1e12, 1e12], [64, "
+         "1e12, 1e12]]}",
+         FG_D_BAD_VALUE, "m:1:75: error: a rate of attention is"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"attention\": [[64, 1e12]]}",
+         FG_D_BAD_VALUE, "a rate of attention is [head dim, forward, backward]"},
         {"{\"foregather_machine\": 1}", FG_D_MISSING_KEY, "the key 'beside' is missing"},
         {"[]", FG_D_WRONG_TYPE, "a machine must be an object, not a list"},
         {"", FG_D_JSON_SYNTAX, "m:1:1: error: expected a value, found end of the text"},

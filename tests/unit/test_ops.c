@@ -14,7 +14,9 @@ typedef struct Case {
 static const Case inferred[] = {
     {FG_OP_linear, "f32[4, 6, 8] f32[5, 8]", "", "f32[4, 6, 5]"},
     {FG_OP_linear, "bf16[8] bf16[8, 5] bf16[5]", "layout=in_out", "bf16[5]"},
+    {FG_OP_linear, "f32[4, 8] f32[5, 8] - f32[4, 5]", "", "f32[4, 5]"},
     {FG_OP_linear_dx, "f32[4, 6, 5] f32[5, 8]", "", "f32[4, 6, 8]"},
+    {FG_OP_linear_dx, "f32[6, 5] f32[5, 8] f32[6, 8]", "", "f32[6, 8]"},
     {FG_OP_linear_dx, "f32[4, 5] f32[8, 5]", "layout=in_out", "f32[4, 8]"},
     {FG_OP_linear_dw, "bf16[4, 6, 8] bf16[4, 6, 5]", "", "bf16[5, 8]"},
     {FG_OP_linear_dw, "bf16[4, 8] bf16[4, 5]", "layout=in_out to=f32", "f32[8, 5]"},
@@ -29,6 +31,7 @@ static const Case inferred[] = {
     {FG_OP_layernorm, "f32[3, 4] f32[4] f32[4]", "", "f32[3, 4]"},
     {FG_OP_layernorm, "f32[3, 4] f32[4] -", "", "f32[3, 4]"},
     {FG_OP_layernorm_dx, "f32[3, 4] f32[4] f32[3, 4]", "", "f32[3, 4]"},
+    {FG_OP_layernorm_dx, "f32[3, 4] f32[4] f32[3, 4] f32[3, 4]", "", "f32[3, 4]"},
     {FG_OP_layernorm_dw, "f32[3, 4] f32[3, 4]", "", "f32[4]"},
     {FG_OP_rope_table, "", "seq=7 half=3", "f32[2, 7, 3]"},
     {FG_OP_rope, "bf16[2, 7, 3, 6] f32[2, 7, 3]", "", "bf16[2, 7, 3, 6]"},
@@ -63,6 +66,8 @@ static const Case inferred[] = {
     {FG_OP_full, "", "shape=2,3 value=1 dtype=bf16", "bf16[2, 3]"},
     {FG_OP_reshape, "f32[2, 3, 4]", "shape=4,-1", "f32[4, 6]"},
     {FG_OP_reshape, "i32[1, 1]", "shape=", "i32[]"},
+    {FG_OP_rows, "f32[5, 3]", "first=2 count=3", "f32[3, 3]"},
+    {FG_OP_rows, "i32[5]", "first=4 count=1", "i32[1]"},
     {FG_OP_transpose, "f32[2, 3, 4]", "perm=2,0,1", "f32[4, 2, 3]"},
     {FG_OP_transpose, "f32[2, 3]", "perm=-1,-2", "f32[3, 2]"},
     {FG_OP_broadcast, "f32[3, 1]", "shape=2,3,4", "f32[2, 3, 4]"},
@@ -90,6 +95,10 @@ static const Case refused[] = {
      "linear: x is f32[4, 64, 60], its last dimension 60 must equal w's input size 64"},
     {FG_OP_linear, "f32[4, 8] bf16[5, 8]", "", "w is bf16[5, 8], its elements must be f32"},
     {FG_OP_linear, "f32[4, 8] f32[5, 8] f32[8]", "", "b is f32[8], it must be f32[5]"},
+    {FG_OP_linear, "f32[4, 8] f32[5, 8] - f32[5]", "", "plus is f32[5], it must be f32[4, 5]"},
+    {FG_OP_linear_dx, "f32[4, 5] f32[5, 8] f32[4, 5]", "",
+     "plus is f32[4, 5], it must be f32[4, 8]"},
+    {FG_OP_rmsnorm_dx, "f32[3, 4] f32[4] f32[3, 4] f32[4]", "", "plus is f32[4], it must be"},
     {FG_OP_linear, "f32[] f32[5, 8]", "", "x is f32[], it must have at least 1 dimension"},
     {FG_OP_linear, "f32[4, 8] f32[8]", "", "w is f32[8], it must have 2 dimensions"},
     {FG_OP_linear, "i32[4, 8] f32[5, 8]", "", "its elements must be floating-point"},
@@ -139,6 +148,7 @@ static const Case refused[] = {
     {FG_OP_broadcast, "f32[2, 3]", "shape=2,4", "cannot be repeated to f32[2, 4]"},
     {FG_OP_slice, "f32[2, 3]", "axis=2 start=0 count=1", "axis 2 is no dimension of x"},
     {FG_OP_slice, "f32[2, 3]", "axis=1 start=2 count=2", "2 entries from 2 are not within"},
+    {FG_OP_rows, "f32[2, 3]", "first=1 count=2", "2 entries from 1 are not within"},
     {FG_OP_slice_back, "f32[2, 3]", "axis=1 start=3 size=5", "it does not fit at 3"},
     {FG_OP_concat, "f32[2, 3] f32[3, 3]", "axis=1", "all dimensions but 1 must be equal"},
     {FG_OP_sum, "f32[2, 3]", "axes=2", "axes must name some of its 2 dimensions once each"},
@@ -283,6 +293,11 @@ static void costs_count_products_and_bytes(int *failures)
     CHECK_NEAR(c.write_bytes, 2 * 24 * 5, 0);
     c = cost_of(FG_OP_linear_dx, "f32[24, 5] f32[5, 8]", "", failures);
     CHECK_NEAR(c.matmul_flops, 2 * 24 * 5 * 8, 0);
+    CHECK_NEAR(c.vector_flops, 0, 0);
+    c = cost_of(FG_OP_linear_dx, "bf16[24, 5] bf16[5, 8] bf16[24, 8]", "", failures);
+    CHECK_NEAR(c.read_bytes, 2 * (24 * 5 + 40 + 24 * 8), 0);
+    CHECK_NEAR(c.write_bytes, 2 * 24 * 8, 0);
+    CHECK_NEAR(c.vector_flops, 24 * 8, 0);
     c = cost_of(FG_OP_linear_dw, "bf16[24, 8] bf16[24, 5]", "to=f32 accumulate=1", failures);
     CHECK_NEAR(c.matmul_flops, 2 * 24 * 5 * 8, 0);
     CHECK_NEAR(c.read_bytes, 2 * (24 * 8 + 24 * 5) + 4 * 40, 0);

@@ -124,6 +124,80 @@ static void factors_multiply(int *failures)
                sim.step_us, 1e-9);
 }
 
+/* A product on the copy stream stands for an update: 1 us alone, a quarter as fast beside compute,
+ * which is half as fast; from 2 us on it is alone. */
+static void update_beside_compute(int *failures)
+{
+    const char *body =
+        "func @step {\n" ALONE "  #5 %u.15 : f32[16, 16] = linear %x.1, %x.1 stream(copy)\n}\n";
+    FgMachine m = machine();
+    m.compute_beside_update = 0.5;
+    m.update_beside_compute = 0.25;
+    FgSim sim = simulated("1", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 2.5, 1e-9);
+    CHECK_NEAR(sim.slowed_us, 1.0, 1e-9);
+    m = machine(); /* not measured: as reductions */
+    m.compute_beside_reduce = 0.5;
+    m.reduce_beside_compute = 0.25;
+    sim = simulated("1", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 2.5, 1e-9);
+    m.compute_beside_update = m.update_beside_compute = 1.0;
+    sim = simulated("1", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 1.0, 1e-9);
+}
+
+/* 1 us of update beside 2 us of a gather: alone where nothing was measured; else the update takes
+ * 2 us, in which half of the gather is done, or the other way round. */
+static void update_beside_link(int *failures)
+{
+    const char *body = "func @step {\n  #5 %B.15 : f32[256] = gather %s.0 stream(gather)\n"
+                       "  #6 %u.16 : f32[16, 16] = linear %x.1, %x.1 stream(copy)\n}\n";
+    FgMachine m = machine();
+    CHECK_NEAR(simulated("1", body, &m, failures).step_us, 2.0, 1e-9);
+    m.update_beside_gather = m.gather_beside_update = 0.5;
+    CHECK_NEAR(simulated("1", body, &m, failures).step_us, 3.0, 1e-9);
+    const char *reduce = "func @step {\n  #5 %g.2 = reduce_scatter %x.1 stream(reduce)\n"
+                         "  #6 %u.16 : f32[16, 16] = linear %x.1, %x.1 stream(copy)\n}\n";
+    CHECK_NEAR(simulated("1", reduce, &m, failures).step_us, 2.0, 1e-9);
+    m.update_beside_reduce = 0.25;
+    m.reduce_beside_update = 0.5;
+    CHECK_NEAR(simulated("1", reduce, &m, failures).step_us, 4.0, 1e-9);
+}
+
+/* Causal attention of 64 tokens and 2 heads of 64: 2 * 64 * 65 / 2 pairs, 4 * 64 operations each;
+ * the rate lies in the middle between those of 32 and 96. */
+static void attention_rate(int *failures)
+{
+    static FgAttentionRate rates[] = {{32, 1e12, 5e11}, {96, 3e12, 1e12}};
+    FgArena *arena = fg_arena_new();
+    FgDiags *diags = fg_diags_new(arena);
+    FgMachine m = machine();
+    const char *text =
+        "module @tiny level(sched) ranks(2) numerics(compute=bf16, wire=bf16, shard=bf16, "
+        "clip=0.0, accumulate=1)\n"
+        "state %q.0 : bf16[1, 64, 2, 64] role(input, 0) mem(inputs)\n"
+        "func @step {\n"
+        "  #1 %o.1 : bf16[1, 64, 2, 64], %l.2 : f32[1, 2, 64] = attention %q.0, %q.0, %q.0\n"
+        "}\n";
+    FgModule *module = fg_module_parse(arena, diags, "test.fg", text, strlen(text));
+    CHECK(module != NULL);
+    FgSim sim = {0};
+    double flops = 2 * 64 * 65 / 2 * 4 * 64;
+    if (module)
+        fg_simulate(arena, module, &m, &sim);
+    CHECK_NEAR(sim.step_us, flops / m.matmul_bf16 * 1e6, 1e-6);
+    m.attention.data = rates;
+    m.attention.len = 2;
+    if (module)
+        fg_simulate(arena, module, &m, &sim);
+    CHECK_NEAR(sim.step_us, flops / 2e12 * 1e6, 1e-6);
+    m.attention.len = 1; /* beyond what was measured: the last rate */
+    if (module)
+        fg_simulate(arena, module, &m, &sim);
+    CHECK_NEAR(sim.step_us, flops / 1e12 * 1e6, 1e-6);
+    fg_arena_free(arena);
+}
+
 static void join_waits_for_reduction(int *failures)
 {
     FgMachine m = machine();
@@ -183,6 +257,7 @@ static void curve(int *failures)
 
 UNIT_MAIN({"exposed_gather", exposed_gather}, {"hidden_gather", hidden_gather},
           {"slow_compute", slow_compute}, {"slow_gather", slow_gather},
-          {"factors_multiply", factors_multiply},
+          {"factors_multiply", factors_multiply}, {"update_beside_compute", update_beside_compute},
+          {"update_beside_link", update_beside_link}, {"attention_rate", attention_rate},
           {"join_waits_for_reduction", join_waits_for_reduction},
           {"bound_by_engine", bound_by_engine}, {"micro_steps", micro_steps}, {"curve", curve})

@@ -74,6 +74,19 @@ const char *fg_runtime_include(FgArena *arena, const char **out_error)
     return runtime ? fg_arena_printf(arena, "%s/include", runtime) : NULL;
 }
 
+const char *fg_runtime_program(FgArena *arena, const char *name, const char **out_error)
+{
+    const char *runtime = find_runtime(arena, out_error);
+    const char *path = runtime ? fg_arena_printf(arena, "%s/%s", runtime, name) : NULL;
+    if (!path || access(path, X_OK) == 0)
+        return path;
+    *out_error = fg_arena_printf(arena,
+                                 "%s is not there: foregather was built where no nvcc was found; "
+                                 "install CUDA and configure again",
+                                 path);
+    return NULL;
+}
+
 static void push_words(FgArena *arena, FgStrVec *argv, const char *words)
 {
     for (;;) {
@@ -108,6 +121,8 @@ static FgStrVec host_command(FgArena *arena, const FgBuild *build, const char *r
     FgStrVec argv = {0};
     push_compiler(arena, &argv);
     push_words(arena, &argv, "-O1 -std=c11");
+    if (strstr(build->text, "\nFG_INLINE ")) /* loops of its own, with the runtime's flags */
+        push_words(arena, &argv, "-O3 -ffp-contract=off -fno-math-errno -fno-trapping-math");
     if (build->shared)
         push_words(arena, &argv, "-shared -fPIC");
     fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
@@ -293,6 +308,28 @@ static bool build_objects(FgArena *arena, const FgBuild *build, const char *runt
     return true;
 }
 
+/* The kernel part of a program's own text, which this compiler alone sees. Products are not
+ * contracted: a chain rounds where it says so. */
+static bool build_kernels(FgArena *arena, const FgBuild *build, const char *runtime,
+                          const char *folder, const char *c_path, FgStrVec *out,
+                          const char **out_error)
+{
+    const char *object = fg_arena_printf(arena, "%s/kernels.o", folder);
+    FgStrVec argv = {0};
+    if (!build->cuda || !strstr(build->text, "\n#else\n"))
+        return true;
+    fg_vec_push(arena, &argv, find_nvcc(arena));
+    push_words(arena, &argv, "-x cu -O3 -std=c++17 -fmad=false -Xcompiler -fPIC -cudart shared");
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-arch=sm_%s", build->arch));
+    fg_vec_push(arena, &argv, fg_arena_printf(arena, "-I%s/include", runtime));
+    push_words(arena, &argv, "-c -o");
+    fg_vec_push(arena, &argv, object);
+    fg_vec_push(arena, &argv, c_path);
+    fg_vec_push(arena, &argv, NULL);
+    fg_vec_push(arena, out, object);
+    return run_compiler(arena, &argv, out_error);
+}
+
 static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, const char *c_path,
                     const FgStrVec *objects, const char *made, const char **out_error)
 {
@@ -319,6 +356,7 @@ bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char *
     double start = now_ms();
     bool ok = fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
               build_objects(arena, build, runtime, folder, &objects, out_error) &&
+              build_kernels(arena, build, runtime, folder, c_path, &objects, out_error) &&
               compile(arena, build, runtime, c_path, &objects, made, out_error);
     *out_ms = now_ms() - start;
     fg_temp_dir_remove(arena, folder);

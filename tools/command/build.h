@@ -24,4 +24,7 @@ bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char *
 /* The folder of the runtime's header; NULL with *out_error, arena-owned. */
 const char *fg_runtime_include(FgArena *arena, const char **out_error);
 
+/* A program of the runtime's folder; NULL with *out_error, arena-owned. */
+const char *fg_runtime_program(FgArena *arena, const char *name, const char **out_error);
+
 #endif

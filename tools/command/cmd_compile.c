@@ -51,7 +51,7 @@ static Target target_of(const FgSession *s)
     return t;
 }
 
-static const char *emit(FgSession *s, const FgCompiled *c)
+static const char *emit(FgSession *s, const FgCompiled *c, bool cuda)
 {
     FgEmitRow rows[FG_N_MEM_CLASSES + 1];
     uint32_t n = 0;
@@ -69,7 +69,8 @@ static const char *emit(FgSession *s, const FgCompiled *c)
                        .reserved_bytes = c->reserved_bytes,
                        .host_memory_bytes = c->host_memory_bytes,
                        .ledger = rows,
-                       .n_ledger = n};
+                       .n_ledger = n,
+                       .cuda = cuda};
     FgBuf text;
     fg_buf_init(&text, s->arena);
     fg_emit_c(s->arena, c->module, &info, &text);
@@ -182,7 +183,8 @@ static const char *run_text(FgArena *arena, const Target *t, uint32_t ranks)
                            t->output, start);
 }
 
-FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
+FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out_program,
+                          uint32_t *out_ranks)
 {
     FgSession s;
     FgCompiled compiled = {0};
@@ -201,6 +203,7 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
         return FG_EXIT_INPUT;
     }
     FgCompileOptions options = fg_session_options(&s);
+    options.offer = true;
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {
         FgExit reported = write_report(&s, &compiled, 0, 0);
@@ -210,7 +213,7 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
     }
     if (code != FG_EXIT_OK)
         return code;
-    const char *text = emit(&s, &compiled);
+    const char *text = emit(&s, &compiled, target.cuda);
     code = verify(&s, &compiled, text, &verify_ms, &said);
     if (code == FG_EXIT_OK)
         code = write_target(&s, &target, text, &cc_ms);
@@ -222,5 +225,14 @@ FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
                      target.kind == KIND_EXE && !target.cuda};
     fg_session_flush(&s);
     fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
+    *out_program = target.output;
+    *out_ranks = compiled.module->ranks;
     return FG_EXIT_OK;
+}
+
+FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags)
+{
+    const char *program;
+    uint32_t ranks;
+    return fg_compile_program(arena, flags, &program, &ranks);
 }

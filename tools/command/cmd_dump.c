@@ -47,7 +47,10 @@ static FgModule *run_graph_passes(FgSession *s, const char *stop_after)
     FgPassManager manager = {.arena = s->arena, .machine = &s->machine, .budget = UINT64_MAX};
     manager.verify_each = true;
     manager.stop_after = stop_after;
-    return fg_run_passes(&manager, s->graph, FG_PIPELINE_GRAPH) ? s->graph : NULL;
+    bool fuse = !s->flags->values[FG_FLAG_no_fuse];
+    return fg_run_passes(&manager, s->graph, fuse ? FG_PIPELINE_GRAPH : FG_PIPELINE_UNFUSED)
+               ? s->graph
+               : NULL;
 }
 
 static FgExit make_module(FgSession *s, FgModule **out)

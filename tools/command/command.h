@@ -27,8 +27,10 @@ typedef enum FgVerb {
     FG_VERB_PLACE = 32,
     FG_VERB_FRONTIER = 64,
     FG_VERB_EXPLAIN = 128,
+    FG_VERB_PROBE = 256,
     /* Flags of a plan; the frontier is that of the compiled schedule alone. */
-    FG_VERBS_SCHEDULE = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF | FG_VERB_EXPLAIN,
+    FG_VERBS_SCHEDULE =
+        FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF | FG_VERB_EXPLAIN | FG_VERB_PROBE,
     FG_VERBS_PLAN = FG_VERBS_SCHEDULE | FG_VERB_FRONTIER
 } FgVerb;
 
@@ -76,6 +78,9 @@ bool fg_help_verb(FgArena *arena, const char *verb);
 
 /* ---- verbs ---- */
 FgExit fg_cmd_compile(FgArena *arena, const FgFlags *flags);
+/* The same; *out_program: where the program is, *out_ranks: how many it has. */
+FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out_program,
+                          uint32_t *out_ranks);
 FgExit fg_cmd_dump(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_tokens(FgArena *arena, const FgFlags *flags);
@@ -83,5 +88,6 @@ FgExit fg_cmd_verify(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_place(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_frontier(FgArena *arena, const FgFlags *flags);
 FgExit fg_cmd_explain(FgArena *arena, const FgFlags *flags);
+FgExit fg_cmd_probe(FgArena *arena, const FgFlags *flags);
 
 #endif

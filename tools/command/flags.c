@@ -50,6 +50,8 @@ const char *fg_verb_name(FgVerb verb)
         return "frontier";
     case FG_VERB_EXPLAIN:
         return "explain";
+    case FG_VERB_PROBE:
+        return "probe";
     case FG_VERBS_SCHEDULE:
     case FG_VERBS_PLAN:
     default:

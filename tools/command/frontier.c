@@ -70,7 +70,8 @@ static FgFrontierPlan plan_of(FgArena *arena, const FgCompiled *c)
                           .peak_phase = fg_arena_strdup(arena, c->ledger.peak_phase),
                           .step_us = c->sim.step_us,
                           .bound_us = c->sim.bound_us,
-                          .bound_engine = c->sim.bound_engine};
+                          .bound_engine = c->sim.bound_engine,
+                          .numerics = c->numerics};
     out.needs_bytes = (c->reserved_bytes + c->ledger.peak_bytes + MIB - 1) / MIB * MIB;
     out.levers = levers_of(arena, c);
     return out;

@@ -24,6 +24,7 @@ typedef struct FgFrontierPlan {
     const char *peak_phase;
     double step_us, bound_us;
     const char *bound_engine;
+    FgNumerics numerics;
     FgLevers levers;
 } FgFrontierPlan;
 

@@ -1,6 +1,7 @@
 /* The frontier as a table, and as data. */
 #include "tools/command/explain.h"
 #include "tools/command/frontier.h"
+#include "tools/command/session.h"
 
 #include <inttypes.h>
 
@@ -18,13 +19,15 @@ static void put_row(FgArena *arena, const FgFrontier *f, const char *memory,
                     const FgFrontierPlan *p, const char *note, FgBuf *out)
 {
     const FgLevers *l = &p->levers;
+    bool plain = p->numerics.vocab == FG_VOCAB_GATHERED && !p->numerics.chunk;
+    const char *vocab = plain ? "" : fg_vocab_text(arena, &p->numerics);
     fg_buf_printf(out, "%11s %10s %10s %7.3f %7.1f %%", memory, fg_bytes_text(arena, p->peak_bytes),
                   fg_us_text(arena, p->step_us), p->step_us / f->fastest_us, 100.0 * over_bound(p));
-    fg_buf_printf(out, " %5u %10s %6u %7u %10s %7u%s%s\n", l->kept,
+    fg_buf_printf(out, " %5u %10s %6u %7u %10s %7u%s%s%s%s\n", l->kept,
                   fg_arena_printf(arena, "%u of %u", l->ahead, l->gathers), l->regathered,
                   l->recomputed,
                   l->offloaded_bytes ? fg_bytes_text(arena, l->offloaded_bytes) : "0", l->buckets,
-                  *note ? "  " : "", note);
+                  *vocab ? "  " : "", vocab, *note ? "  " : "", note);
 }
 
 /* What the machine, or --memory, has to do with the curve. */
@@ -78,9 +81,11 @@ static void put_plan(FgArena *arena, const FgFrontier *f, const FgFrontierPlan *
     fg_buf_printf(
         out,
         "\"levers\": {\"plan\": %s, \"buckets\": %u, \"gathers\": %u, \"ahead\": %u, "
-        "\"kept\": %u, \"regathered\": %u, \"recomputed\": %u, \"offloaded_bytes\": %" PRIu64 "}",
+        "\"kept\": %u, \"regathered\": %u, \"recomputed\": %u, \"offloaded_bytes\": %" PRIu64
+        ", \"vocab\": \"%s\", \"vocab_chunk\": %" PRId64 "}",
         fg_quoted(arena, l->plan), l->buckets, l->gathers, l->ahead, l->kept, l->regathered,
-        l->recomputed, l->offloaded_bytes);
+        l->recomputed, l->offloaded_bytes,
+        p->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered", p->numerics.chunk);
 }
 
 void fg_frontier_json(const FgFrontier *f, FgBuf *out)

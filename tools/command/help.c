@@ -64,6 +64,20 @@ static const Page pages[] = {
      "NODE: the bound and its cause, the streams, what is exposed, and the critical path.\n",
      "  foregather explain examples/tiny-llama.json\n"
      "  foregather explain examples/tiny-llama.json layers.1 --memory 64MiB\n"},
+    {FG_VERB_PROBE, "probe [--ranks N] [-o MACHINE.json]  |  probe --for MODEL [flags]",
+     "Measures the GPUs of this machine, all of them or N, and writes a machine file: rates, "
+     "curves\n"
+     "of collectives and host copies, how engines slow each other, what a process takes. Without "
+     "-o\n"
+     "on standard output. It takes about half a minute, in which nothing else should run there.\n"
+     "\n"
+     "With --for: compiles the model for these GPUs, lets the program choose the algorithms of "
+     "its\n"
+     "matrix products by measuring them, and keeps the choice beside it as PROGRAM.gemm, which "
+     "the\n"
+     "program reads when it starts.\n",
+     "  foregather probe -o here.json\n"
+     "  foregather probe --for llama.json --machine here.json --precision bf16 -o llama\n"},
 };
 #define N_PAGES (sizeof pages / sizeof *pages)
 
@@ -84,6 +98,7 @@ void fg_help(FgArena *arena)
           "  place ITEMS.csv        give items with lifetimes and sizes their addresses\n"
           "  frontier MODEL         memory against step time: table, JSON or plot\n"
           "  explain MODEL [NODE]   why the schedule is what it is\n"
+          "  probe                  measure this machine's GPUs, or products on them\n"
           "  help VERB              what a verb does, and its flags\n"
           "  version                the version, and the targets of this build\n"
           "\n"

@@ -75,6 +75,14 @@ void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms,
     put_u64(out, "token_bytes", c->sim.token_bytes);
     fg_buf_printf(out, "  \"vocab\": \"%s\",\n",
                   c->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered");
+    put_u64(out, "vocab_chunk", (uint64_t)c->numerics.chunk);
+    fg_buf_printf(out, "  \"numerics\": \"%s\",\n", c->numerics_tried ? "auto" : "default");
+    put_u64(out, "numerics_tried", c->numerics_tried ? c->numerics_tried : 1);
+    put_double(out, "auto_saves_us", c->offer.made ? c->offer.saves_us : NAN);
+    if (c->offer.made)
+        put_u64(out, "auto_saves_bytes", c->offer.saves_bytes);
+    else
+        fg_buf_puts(out, "  \"auto_saves_bytes\": null,\n");
     put_u64(out, "smallest_budget_bytes", c->smallest_memory_bytes);
     fg_buf_printf(out, "  \"fingerprint\": \"%016" PRIx64 "\",\n", c->fingerprint);
     put_profile(session, c, out);

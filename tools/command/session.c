@@ -142,8 +142,6 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
     if (ok && flags->values[FG_FLAG_ds_config])
         ok = fg_session_ds_config(session);
     session->numerics = numerics_of(session->flags);
-    if (session->flags->values[FG_FLAG_vocab_chunk] && session->numerics.vocab != FG_VOCAB_SHARDED)
-        return fg_usage_error(flags->verb, "--vocab-chunk is for --vocab sharded");
     if (session->numerics.wire == FG_F16 && !fg_scales_loss(&session->numerics))
         return fg_usage_error(flags->verb, "--reduce-dtype fp16 is for --precision fp16, where a "
                                            "scale keeps gradients within its range");
@@ -179,9 +177,13 @@ FgCompileOptions fg_session_options(const FgSession *session)
     static const FgRecompute recompute[] = {FG_RECOMPUTE_AUTO, FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL,
                                             FG_RECOMPUTE_SELECTIVE};
     options.recompute = recompute[fg_flags_choice(session->flags, FG_FLAG_recompute)];
+    options.no_fuse = session->flags->values[FG_FLAG_no_fuse] != NULL;
     if (session->flags->values[FG_FLAG_offload])
         fg_flags_offload(session->flags->values[FG_FLAG_offload], &options.offload,
                          &options.offload_auto);
+    options.numerics_auto = fg_flags_choice(session->flags, FG_FLAG_numerics) == 1;
+    options.fixed_vocab = session->flags->values[FG_FLAG_vocab] != NULL;
+    options.fixed_chunk = session->flags->values[FG_FLAG_vocab_chunk] != NULL;
     if (session->flags->values[FG_FLAG_memory])
         fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
     return options;

@@ -54,6 +54,8 @@ typedef struct FgWrote {
 } FgWrote;
 /* How a plan is called in prose: "ZeRO-3" for zero3. */
 const char *fg_schedule_title(const char *plan_name);
+/* "vocabulary sharded", "head in pieces of 2,048 tokens", "vocabulary gathered, head whole" */
+const char *fg_vocab_text(FgArena *arena, const FgNumerics *numerics);
 void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWrote *wrote,
                       FILE *out);
 /* Says on standard error that nothing fits: the smallest --memory, the phase and the largest

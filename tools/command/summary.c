@@ -67,6 +67,15 @@ static const char *dtype_word(FgDtype dtype)
     return dtype == FG_F32 ? "fp32" : dtype == FG_F16 ? "fp16" : "bf16";
 }
 
+const char *fg_vocab_text(FgArena *arena, const FgNumerics *n)
+{
+    if (n->vocab == FG_VOCAB_SHARDED)
+        return "vocabulary sharded";
+    return n->chunk ? fg_arena_printf(arena, "head in pieces of %s tokens",
+                                      fg_count_text(arena, (uint64_t)n->chunk))
+                    : "vocabulary gathered, head whole";
+}
+
 static const char *precision_text(FgArena *arena, const FgNumerics *n)
 {
     FgBuf text;
@@ -78,8 +87,8 @@ static const char *precision_text(FgArena *arena, const FgNumerics *n)
         fg_buf_printf(&text, ", %s micro-steps", fg_count_text(arena, (uint64_t)n->accumulate));
     if (n->clip > 0)
         fg_buf_printf(&text, ", clip %s", fg_double_text(arena, n->clip));
-    if (n->vocab == FG_VOCAB_SHARDED)
-        fg_buf_puts(&text, ", vocabulary sharded");
+    if (n->vocab == FG_VOCAB_SHARDED || n->chunk)
+        fg_buf_printf(&text, ", %s", fg_vocab_text(arena, n));
     return fg_buf_text(&text);
 }
 
@@ -255,6 +264,31 @@ static void put_carried(FgArena *arena, const FgModule *m, FILE *out)
                 fg_count_text(arena, round));
 }
 
+/* What was chosen of that which changes results, or what choosing would save. */
+static void put_numerics(FgArena *arena, const FgCompiled *c, FILE *out)
+{
+    const FgOffer *offer = &c->offer;
+    if (c->numerics_tried)
+        fprintf(out, "          numerics %s: %s\n",
+                c->numerics_tried > 1
+                    ? fg_arena_printf(arena, "auto, of %u tried", c->numerics_tried)
+                    : "auto, nothing to choose",
+                fg_vocab_text(arena, &c->numerics));
+    if (!offer->made)
+        return;
+    fputs("          --numerics auto would save ", out);
+    if (offer->saves_us > 0)
+        fprintf(out, "about %s a step", time_text(arena, offer->saves_us));
+    else if (!offer->saves_bytes)
+        fputs("nothing", out);
+    if (offer->saves_bytes)
+        fprintf(out, offer->saves_us > 0 ? " and %s" : "no time, but where memory is short %s",
+                fg_bytes_text(arena, offer->saves_bytes));
+    if (offer->saves_us > 0 || offer->saves_bytes)
+        fprintf(out, " (%s)", fg_vocab_text(arena, &offer->numerics));
+    fputc('\n', out);
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -271,6 +305,7 @@ static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
     put_carried(arena, c->module, out);
     if (c->offload)
         fprintf(out, "          offloaded: %s\n", offload_text(arena, plan));
+    put_numerics(arena, c, out);
 }
 
 static void put_proof(const FgSession *s, const FgCompiled *c, const char *read_back, FILE *out)
@@ -321,6 +356,25 @@ static uint64_t least_recomputed(FgSession *s, const FgCompiled *c)
     return made && least.smallest_memory_bytes < c->smallest_memory_bytes
                ? least.smallest_memory_bytes
                : 0;
+}
+
+/* Other numerics may fit where these do not. */
+static void advise_numerics(FgSession *s, const FgCompiled *c)
+{
+    FgCompileOptions options = fg_session_options(s);
+    FgCompiled least = {0};
+    if (options.numerics_auto || options.schedule == FG_SCHEDULE_ZERO3)
+        return;
+    options.numerics_auto = true;
+    options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
+    if (!fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, &least) ||
+        least.smallest_memory_bytes >= c->smallest_memory_bytes)
+        return;
+    bool fits = least.smallest_memory_bytes <= c->memory_bytes;
+    fg_diag_note(s->diags, FG_NOWHERE,
+                 fits ? "it fits with --numerics auto, which works from --memory %" PRIu64 "MiB on"
+                      : "with --numerics auto the smallest is --memory %" PRIu64 "MiB",
+                 least.smallest_memory_bytes >> 20);
 }
 
 /* The least memory for a set of classes (or for `auto`: 0) on a machine; 0 when it has not the host
@@ -429,6 +483,7 @@ void fg_print_refusal(FgSession *s, const FgCompiled *c)
     else if (least)
         fg_diag_note(s->diags, FG_NOWHERE,
                      "with --recompute auto the smallest is --memory %" PRIu64 "MiB", least >> 20);
+    advise_numerics(s, c);
     advise_offload(s, c);
     fg_session_flush(s);
 }

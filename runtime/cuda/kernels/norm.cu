@@ -60,12 +60,15 @@ __global__ void forward_kernel(const T *x, const T *w, const T *b, T *y, uint64_
     }
 }
 
-/* With g = dy w: dx = scale (g - mean(g) - z mean(g z)), without mean(g) for RMSNorm. */
+/* With g = dy w: dx = scale (g - mean(g) - z mean(g z)), without mean(g) for RMSNorm. `plus` (NULL:
+ * none) is added; it may be dx. */
 template <class T, int V, bool CENTRED>
-__global__ void backward_kernel(const T *x, const T *w, const T *dy, T *dx, uint64_t cols,
-                                float inverse_cols, float eps)
+__global__ void backward_kernel(const T *x, const T *w, const T *dy, const T *plus, T *dx,
+                                uint64_t cols, float inverse_cols, float eps)
 {
     x += blockIdx.x * cols;
+    if (plus)
+        plus += blockIdx.x * cols;
     dy += blockIdx.x * cols;
     dx += blockIdx.x * cols;
     uint64_t packs = cols / V;
@@ -104,6 +107,13 @@ __global__ void backward_kernel(const T *x, const T *w, const T *dy, T *dx, uint
 #pragma unroll
         for (int j = 0; j < V; j++)
             out[j] = s.y * (d[j] * gain[j] - mean_g - (v[j] - s.x) * s.y * mean_gz);
+        if (plus) {
+            float more[V];
+            fg_load<V>(plus + i * V, more);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                out[j] += more[j];
+        }
         fg_store<V>(dx + i * V, out);
     }
 }
@@ -118,7 +128,7 @@ __global__ void stats_kernel(const T *x, FgRowStats *stats, uint64_t cols, float
 }
 
 typedef struct Rows {
-    const void *x, *w, *b, *dy;
+    const void *x, *w, *b, *dy, *plus;
     void *out;
     uint64_t rows, cols, dt;
     bool centred;
@@ -128,7 +138,7 @@ typedef struct Rows {
 static bool is_wide(const Rows *r)
 {
     return r->cols % (16 / fg_dtype_bytes(r->dt)) == 0 && fg_aligned(r->x) && fg_aligned(r->w) &&
-           fg_aligned(r->b) && fg_aligned(r->dy) && fg_aligned(r->out);
+           fg_aligned(r->b) && fg_aligned(r->dy) && fg_aligned(r->plus) && fg_aligned(r->out);
 }
 
 static void forward(FgRtCx *cx, cudaStream_t stream, const Rows *r)
@@ -162,9 +172,9 @@ static void backward(FgRtCx *cx, cudaStream_t stream, const Rows *r)
                            ? (wide ? backward_kernel<T, V, true> : backward_kernel<T, 1, true>)
                            : (wide ? backward_kernel<T, V, false> : backward_kernel<T, 1, false>);
         unsigned threads = fg_row_threads(wide ? r->cols / V : r->cols, 2, 512);
-        kernel<<<(unsigned)r->rows, threads, 0, stream>>>((const T *)r->x, (const T *)r->w,
-                                                          (const T *)r->dy, (T *)r->out, r->cols,
-                                                          1.0f / (float)r->cols, r->eps);
+        kernel<<<(unsigned)r->rows, threads, 0, stream>>>(
+            (const T *)r->x, (const T *)r->w, (const T *)r->dy, (const T *)r->plus, (T *)r->out,
+            r->cols, 1.0f / (float)r->cols, r->eps);
     });
     fg_launched(cx);
 }
@@ -186,31 +196,37 @@ void fg_cuda_row_stats(FgRtCx *cx, cudaStream_t stream, const FgStatsSource *sou
     fg_launched(cx);
 }
 
+static Rows rows_at(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t out, uint64_t rows, uint64_t cols,
+                    uint64_t dt, bool centred, double eps)
+{
+    Rows r = {};
+    r.x = fg_cuda_at(cx, x);
+    r.w = fg_cuda_at(cx, w);
+    r.out = fg_cuda_at(cx, out);
+    r.rows = rows;
+    r.cols = cols;
+    r.dt = dt;
+    r.centred = centred;
+    r.eps = (float)eps;
+    return r;
+}
+
 void fg_cuda_rmsnorm(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t w,
                      uint64_t y, uint64_t rows, uint64_t cols, uint64_t dt, double eps)
 {
     (void)node;
-    Rows r = {
-        fg_cuda_at(cx, x), fg_cuda_at(cx, w), NULL, NULL, fg_cuda_at(cx, y), rows, cols, dt, false,
-        (float)eps};
+    Rows r = rows_at(cx, x, w, y, rows, cols, dt, false, eps);
     forward(cx, stream, &r);
 }
 
 void fg_cuda_rmsnorm_dx(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t w,
-                        uint64_t dy, uint64_t dx, uint64_t rows, uint64_t cols, uint64_t dt,
-                        double eps)
+                        uint64_t dy, uint64_t plus, uint64_t dx, uint64_t rows, uint64_t cols,
+                        uint64_t dt, double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x),
-              fg_cuda_at(cx, w),
-              NULL,
-              fg_cuda_at(cx, dy),
-              fg_cuda_at(cx, dx),
-              rows,
-              cols,
-              dt,
-              false,
-              (float)eps};
+    Rows r = rows_at(cx, x, w, dx, rows, cols, dt, false, eps);
+    r.dy = fg_cuda_at(cx, dy);
+    r.plus = fg_cuda_at(cx, plus);
     backward(cx, stream, &r);
 }
 
@@ -229,34 +245,19 @@ void fg_cuda_layernorm(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
                        double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x),
-              fg_cuda_at(cx, w),
-              fg_cuda_at(cx, b),
-              NULL,
-              fg_cuda_at(cx, y),
-              rows,
-              cols,
-              dt,
-              true,
-              (float)eps};
+    Rows r = rows_at(cx, x, w, y, rows, cols, dt, true, eps);
+    r.b = fg_cuda_at(cx, b);
     forward(cx, stream, &r);
 }
 
 void fg_cuda_layernorm_dx(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x, uint64_t w,
-                          uint64_t dy, uint64_t dx, uint64_t rows, uint64_t cols, uint64_t dt,
-                          double eps)
+                          uint64_t dy, uint64_t plus, uint64_t dx, uint64_t rows, uint64_t cols,
+                          uint64_t dt, double eps)
 {
     (void)node;
-    Rows r = {fg_cuda_at(cx, x),
-              fg_cuda_at(cx, w),
-              NULL,
-              fg_cuda_at(cx, dy),
-              fg_cuda_at(cx, dx),
-              rows,
-              cols,
-              dt,
-              true,
-              (float)eps};
+    Rows r = rows_at(cx, x, w, dx, rows, cols, dt, true, eps);
+    r.dy = fg_cuda_at(cx, dy);
+    r.plus = fg_cuda_at(cx, plus);
     backward(cx, stream, &r);
 }
 

@@ -1,7 +1,9 @@
-/* What happens to a bucket's gradient: zeroed gaps, AdamW on the owned slice.
+/* What happens to a bucket's gradient: zeroed gaps, AdamW on the owned slice, which may add the
+ * squares to the norm as it reads them.
  *
  * A rank owns a slice of a bucket, and that slice holds pieces of parameters with gaps between
  * them (segments.cu). Blocks take equal shares of the slice and walk the pieces in theirs. */
+#include "runtime/cuda/kernels/norm_window.cuh"
 #include "runtime/cuda/kernels/segments.cuh"
 
 enum { THREADS = 256 };
@@ -75,18 +77,66 @@ template <class G, class S> struct AdamWArrays {
     S *shard; /* NULL: w is the shard */
 };
 
+/* Elements at .. at + 4 of those in [begin, end); their gradients come back in g, 0 elsewhere. */
 template <class G, class S>
-__global__ void __launch_bounds__(THREADS)
-    adamw_kernel(AdamWArrays<G, S> a, const float *set, bool factored, FgCudaSpan pieces,
-                 uint64_t first, uint64_t elements, bool wide)
+static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, const AdamW &s,
+                                                  float keep, uint64_t at, uint64_t begin,
+                                                  uint64_t end, bool wide, float (&g)[4])
 {
     const int V = 4;
+    if (wide && at >= begin && at + V <= end) {
+        float w[V], m[V], v[V];
+        fg_load<V>(a.grad + at, g);
+        fg_load<V>(a.w + at, w);
+        fg_load<V>(a.m + at, m);
+        fg_load<V>(a.v + at, v);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            adamw_one(s, keep, g[j], w[j], m[j], v[j]);
+        fg_store<V>(a.w + at, w);
+        fg_store<V>(a.m + at, m);
+        fg_store<V>(a.v + at, v);
+        if (a.shard)
+            fg_store<V>(a.shard + at, w);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        uint64_t k = at + j;
+        g[j] = 0;
+        if (k < begin || k >= end)
+            continue;
+        float w = a.w[k], m = a.m[k], v = a.v[k];
+        g[j] = fg_get(a.grad + k);
+        adamw_one(s, keep, g[j], w, m, v);
+        a.w[k] = w;
+        a.m[k] = m;
+        a.v[k] = v;
+        if (a.shard)
+            fg_put(a.shard + k, w);
+    }
+}
+
+/* norm: where the squares of the gradient are added on the way, with NORM. */
+template <bool NORM, class G, class S>
+__global__ void __launch_bounds__(THREADS)
+    adamw_kernel(AdamWArrays<G, S> a, const float *set, bool factored, unsigned long long *norm,
+                 FgCudaSpan pieces, uint64_t first, uint64_t elements, bool wide)
+{
+    const int V = 4;
+    __shared__ Limbs limbs;
+    WarpSquares<G> squares;
     if (set[FG_RT_S_VALID] == 0)
         return;
+    if constexpr (NORM) {
+        limbs_clear(&limbs);
+        squares.begin();
+    }
     AdamW s = adamw_scalars(set, factored);
     FgShare share = fg_block_share(elements, THREADS * V); /* of the part, then of the slice */
     share.begin += first;
     share.end += first;
+    unsigned lane = threadIdx.x % 32;
     for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
         uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
         begin = begin > share.begin ? begin : share.begin;
@@ -94,33 +144,17 @@ __global__ void __launch_bounds__(THREADS)
         if (begin >= end)
             break;
         float keep = pieces.at[i].decay ? s.keep : 1.0f;
-        for (uint64_t at = (begin / V + threadIdx.x) * V; at < end; at += THREADS * V) {
-            if (wide && at >= begin && at + V <= end) {
-                float g[V], w[V], m[V], v[V];
-                fg_load<V>(a.grad + at, g);
-                fg_load<V>(a.w + at, w);
-                fg_load<V>(a.m + at, m);
-                fg_load<V>(a.v + at, v);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    adamw_one(s, keep, g[j], w[j], m[j], v[j]);
-                fg_store<V>(a.w + at, w);
-                fg_store<V>(a.m + at, m);
-                fg_store<V>(a.v + at, v);
-                if (a.shard)
-                    fg_store<V>(a.shard + at, w);
-                continue;
-            }
-            for (uint64_t k = at > begin ? at : begin; k < at + V && k < end; k++) {
-                float w = a.w[k], m = a.m[k], v = a.v[k];
-                adamw_one(s, keep, fg_get(a.grad + k), w, m, v);
-                a.w[k] = w;
-                a.m[k] = m;
-                a.v[k] = v;
-                if (a.shard)
-                    fg_put(a.shard + k, w);
-            }
+        /* The same number of turns for all lanes of a warp. */
+        for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += THREADS * V) {
+            float g[1][V];
+            adamw_four(a, s, keep, at + lane * V, begin, end, wide, g[0]);
+            if constexpr (NORM)
+                squares.add(&limbs, g);
         }
+    }
+    if constexpr (NORM) {
+        squares.window.flush(&limbs);
+        limbs_add_to(&limbs, norm);
     }
 }
 
@@ -131,9 +165,9 @@ template <class T> static T *before(FgRtCx *cx, uint64_t offset, uint64_t first)
 }
 
 static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t master,
-                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t scalars,
-                   FgCudaSpan pieces, uint64_t first, uint64_t elements, uint64_t grad_dt,
-                   uint64_t dt, uint64_t set)
+                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t norm,
+                   uint64_t scalars, FgCudaSpan pieces, uint64_t first, uint64_t elements,
+                   uint64_t grad_dt, uint64_t dt, uint64_t set)
 {
     if (pieces.n == 0)
         return;
@@ -151,20 +185,25 @@ static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t mast
                                master == FG_RT_NONE ? NULL : before<S>(cx, shard, first)};
         bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
                     fg_aligned(a.shard);
-        unsigned blocks = fg_blocks(cx, elements, THREADS * 4, 32);
         bool factored = cx->program->clip > 0 || cx->program->scales_loss;
-        adamw_kernel<G, S>
-            <<<blocks, THREADS, 0, stream>>>(a, values, factored, pieces, first, elements, wide);
+        auto *kernel = norm == FG_RT_NONE ? adamw_kernel<false, G, S> : adamw_kernel<true, G, S>;
+        /* Few blocks where each ends with additions to the norm. */
+        unsigned blocks = fg_blocks(cx, elements, THREADS * 4, norm == FG_RT_NONE ? 32 : 16);
+        kernel<<<blocks, THREADS, 0, stream>>>(
+            a, values, factored,
+            norm == FG_RT_NONE ? NULL : (unsigned long long *)fg_cuda_at(cx, norm), pieces, first,
+            elements, wide);
     });
     fg_launched(cx);
 }
 
 void fg_cuda_adamw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad, uint64_t master,
-                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t scalars,
-                   uint64_t bucket, uint64_t elements, uint64_t grad_dt, uint64_t dt, uint64_t set)
+                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t norm,
+                   uint64_t scalars, uint64_t bucket, uint64_t elements, uint64_t grad_dt,
+                   uint64_t dt, uint64_t set)
 {
     (void)node;
-    update(cx, stream, grad, master, moment1, moment2, shard, scalars,
+    update(cx, stream, grad, master, moment1, moment2, shard, norm, scalars,
            fg_cuda_pieces(cx, bucket, elements), 0, elements, grad_dt, dt, set);
 }
 
@@ -182,6 +221,6 @@ void fg_cuda_adamw_part(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
                       (unsigned long long)first, (unsigned long long)bucket);
         return;
     }
-    update(cx, stream, grad, master, moment1, moment2, shard, scalars,
+    update(cx, stream, grad, master, moment1, moment2, shard, FG_RT_NONE, scalars,
            fg_cuda_pieces(cx, bucket, slice), first, elements, grad_dt, dt, set);
 }

@@ -1,6 +1,4 @@
-/* Functions of one element and their derivatives, by kind; formulas as in
- * runtime/host/elementwise.c.
- */
+/* Functions of one element and their derivatives, by kind; the formulas are fg_chain.h's. */
 #ifndef FG_RUNTIME_CUDA_KERNELS_UNARY_CUH
 #define FG_RUNTIME_CUDA_KERNELS_UNARY_CUH
 
@@ -8,66 +6,39 @@
 
 #include "runtime/cuda/kernels/common.cuh"
 
-static __device__ inline float fg_sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
-/* Phi, the normal distribution, and its density. */
-static __device__ inline float fg_normal_cdf(float x)
-{
-    return 0.5f * erfcf(-x * 0.70710678f);
-}
-
-static __device__ inline float fg_normal_density(float x)
-{
-    return 0.39894228f * expf(-0.5f * x * x);
-}
-
-/* gelu_tanh(x) = x (1 + tanh u) / 2 = x fg_sigmoid(2 u) */
-static __device__ inline float fg_gelu_inner(float x)
-{
-    return 2 * 0.79788456f * (x + 0.044715f * x * x * x);
-}
-
-static __device__ inline float fg_gelu_inner_slope(float x)
-{
-    return 2 * 0.79788456f * (1 + 3 * 0.044715f * x * x);
-}
-
 template <FgRtUnary KIND> struct FgUnary {
     float s;
     __device__ float operator()(float x, float, float) const
     {
         switch (KIND) {
         case FG_RT_NEG:
-            return -x;
+            return fg_chain_neg(x);
         case FG_RT_EXP:
-            return expf(x);
+            return fg_chain_exp(x);
         case FG_RT_LOG:
-            return logf(x);
+            return fg_chain_log(x);
         case FG_RT_SQRT:
-            return sqrtf(x);
+            return fg_chain_sqrt(x);
         case FG_RT_RSQRT:
-            return 1.0f / sqrtf(x);
+            return fg_chain_rsqrt(x);
         case FG_RT_TANH:
-            return tanhf(x);
+            return fg_chain_tanh(x);
         case FG_RT_SIGMOID:
-            return fg_sigmoid(x);
+            return fg_chain_sigmoid(x);
         case FG_RT_RELU:
-            return x < 0 ? 0 : x;
+            return fg_chain_relu(x);
         case FG_RT_SILU:
-            return x * fg_sigmoid(x);
+            return fg_chain_silu(x);
         case FG_RT_GELU:
-            return x * fg_normal_cdf(x);
+            return fg_chain_gelu(x);
         case FG_RT_GELU_TANH:
-            return x * fg_sigmoid(fg_gelu_inner(x));
+            return fg_chain_gelu_tanh(x);
         case FG_RT_SCALE:
-            return s * x;
+            return fg_chain_scale(x, s);
         case FG_RT_ADD_SCALAR:
-            return x + s;
+            return fg_chain_add_scalar(x, s);
         case FG_RT_POW:
-            return powf(x, s);
+            return fg_chain_pow(x, s);
         }
         return x;
     }
@@ -79,41 +50,33 @@ template <FgRtUnary KIND> struct FgSlope {
     {
         switch (KIND) {
         case FG_RT_NEG:
-            return -d;
+            return fg_chain_neg_back(x, d);
         case FG_RT_EXP:
-            return d * expf(x);
+            return fg_chain_exp_back(x, d);
         case FG_RT_LOG:
-            return d / x;
+            return fg_chain_log_back(x, d);
         case FG_RT_SQRT:
-            return 0.5f * d / sqrtf(x);
+            return fg_chain_sqrt_back(x, d);
         case FG_RT_RSQRT:
-            return -0.5f * d / (x * sqrtf(x));
-        case FG_RT_TANH: {
-            float t = tanhf(x);
-            return d * (1 - t * t);
-        }
-        case FG_RT_SIGMOID: {
-            float t = fg_sigmoid(x);
-            return d * (t * (1 - t));
-        }
+            return fg_chain_rsqrt_back(x, d);
+        case FG_RT_TANH:
+            return fg_chain_tanh_back(x, d);
+        case FG_RT_SIGMOID:
+            return fg_chain_sigmoid_back(x, d);
         case FG_RT_RELU:
-            return x > 0 ? d : 0;
-        case FG_RT_SILU: {
-            float t = fg_sigmoid(x);
-            return d * (t * (1 + x * (1 - t)));
-        }
+            return fg_chain_relu_back(x, d);
+        case FG_RT_SILU:
+            return fg_chain_silu_back(x, d);
         case FG_RT_GELU:
-            return d * (fg_normal_cdf(x) + x * fg_normal_density(x));
-        case FG_RT_GELU_TANH: {
-            float t = fg_sigmoid(fg_gelu_inner(x));
-            return d * (t + x * t * (1 - t) * fg_gelu_inner_slope(x));
-        }
+            return fg_chain_gelu_back(x, d);
+        case FG_RT_GELU_TANH:
+            return fg_chain_gelu_tanh_back(x, d);
         case FG_RT_SCALE:
-            return s * d;
+            return fg_chain_scale(d, s);
         case FG_RT_ADD_SCALAR:
             return d;
         case FG_RT_POW:
-            return d * s * powf(x, s - 1);
+            return fg_chain_pow_back(x, d, s);
         }
         return d;
     }

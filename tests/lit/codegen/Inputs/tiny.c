@@ -1,7 +1,7 @@
 /* tiny: a training program whose memory and order were planned and proved ahead of time.
  *
  * Made by foregather 0.1.0 from tiny.json: plan zero3, 2 ranks, compute f32, gradients f32, 1 micro-step, clip 1.0.
- * Plan fingerprint 81c6cb9fd82c00cf.
+ * Plan fingerprint 113021f8aa87d75d.
  *
  * One call a node, in issue order. Buffers are byte offsets into a rank's one allocation: what always lives first,
  * then the arena. Each call is followed by the name of its node and the place in the model that it comes from. */
@@ -101,9 +101,9 @@ static void body_prologue(FgRtCx *cx)
 
 static void step_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_record(cx, FG_COPY, 0);
-    fg_rt_adamw(cx, 1, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
+    fg_rt_adamw(cx, 1, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
     fg_rt_record(cx, FG_COPY, 1);
     fg_rt_wait(cx, FG_GATHER, 0);
     fg_rt_gather(cx, 2, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:14:9 */
@@ -128,7 +128,7 @@ static void step_forward(FgRtCx *cx)
     fg_rt_gather(cx, 8, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:16:9 */
     fg_rt_record(cx, FG_GATHER, 6);
     fg_rt_wait(cx, FG_COMPUTE, 6);
-    fg_rt_linear(cx, 9, FG_COMPUTE, 69632, 68352, FG_RT_NONE, 68864, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_linear(cx, 9, FG_COMPUTE, 69632, 68352, FG_RT_NONE, FG_RT_NONE, 68864, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
     fg_rt_cross_entropy(cx, 10, FG_COMPUTE, 68864, 256, 2048, 69888, 70144, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
     fg_rt_loss_add(cx, 11, FG_COMPUTE, 69888, 2304, 0); /* loss */
 }
@@ -136,7 +136,7 @@ static void step_forward(FgRtCx *cx)
 static void step_backward(FgRtCx *cx)
 {
     fg_rt_cross_entropy_back(cx, 12, FG_COMPUTE, 68864, 256, 70144, 2048, FG_RT_NONE, 68864, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
-    fg_rt_linear_dx(cx, 13, FG_COMPUTE, 68864, 68352, 69888, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_linear_dx(cx, 13, FG_COMPUTE, 68864, 68352, FG_RT_NONE, 69888, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
     fg_rt_release(cx, 14, FG_COMPUTE, 68352, 512); /* embed, tiny.json:16:9 */
     fg_rt_grad_buffer(cx, 15, FG_COMPUTE, 68352, 0, 128, FG_RT_F32); /* embed, tiny.json:16:9 */
     fg_rt_linear_dw(cx, 16, FG_COMPUTE, 69632, 68864, 68352, 8, 16, 8, 0, FG_RT_F32, FG_RT_F32, 0, 2816, 65536); /* logits, tiny.json:16:9 */
@@ -145,7 +145,7 @@ static void step_backward(FgRtCx *cx)
     fg_rt_gather(cx, 17, FG_GATHER, 1280, 68864, 256); /* norm, tiny.json:15:9 */
     fg_rt_record(cx, FG_GATHER, 8);
     fg_rt_wait(cx, FG_COMPUTE, 8);
-    fg_rt_rmsnorm_dx(cx, 18, FG_COMPUTE, 69376, 68864, 69888, 69632, 8, 8, FG_RT_F32, 1e-05); /* y, tiny.json:15:9 */
+    fg_rt_rmsnorm_dx(cx, 18, FG_COMPUTE, 69376, 68864, 69888, FG_RT_NONE, 69632, 8, 8, FG_RT_F32, 1e-05); /* y, tiny.json:15:9 */
     fg_rt_release(cx, 19, FG_COMPUTE, 68864, 512); /* norm, tiny.json:15:9 */
     fg_rt_grad_buffer(cx, 20, FG_COMPUTE, 68864, 1, 128, FG_RT_F32); /* norm, tiny.json:15:9 */
     fg_rt_rmsnorm_dw(cx, 21, FG_COMPUTE, 69376, 69888, 68864, 8, 8, FG_RT_F32, FG_RT_F32, 0, 1e-05); /* y, tiny.json:15:9 */
@@ -179,8 +179,8 @@ static void body_step(FgRtCx *cx)
 
 static void flush_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 30, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
-    fg_rt_adamw(cx, 31, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
+    fg_rt_adamw(cx, 30, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 31, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
 }
 
 static void body_flush(FgRtCx *cx)
@@ -190,11 +190,11 @@ static void body_flush(FgRtCx *cx)
 }
 
 static const FgRtProgram program = {
-    .abi = 3,
+    .abi = 4,
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",
-    .fingerprint = 9351385563668414671u,
+    .fingerprint = 1238527249423521629,
     .ranks = 2,
     .batch = 2,
     .seq = 4,

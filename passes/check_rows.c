@@ -1,0 +1,149 @@
+/* The rules of rows that travel: of lookups, whose gradient is added by the rows' owners, and of
+ * tables whose rows stay with their owners (a sharded vocabulary).
+ *
+ * What is exchanged or collected is used, once where it is added up. Each part that a slice's
+ * gradient has besides its reductions is added once a micro-step, in one order whatever the
+ * schedule: the reduction, then lookups. A slice that nothing gathers is read between the updates
+ * of two steps. */
+#include "passes/check_internal.h"
+
+enum { R_ROWS = 59, R_SLICE, R_SIZE };
+
+static const FgTraceBuffer *value_at(const FgCheckWalk *walk, uint32_t id)
+{
+    return &walk->trace->buffers.data[id];
+}
+
+static uint64_t elements(const FgCheckWalk *walk, uint32_t id)
+{
+    return value_at(walk, id)->elements;
+}
+
+static const char *text(const FgCheckWalk *walk, uint32_t id)
+{
+    return fg_check_value_text(walk->check, id);
+}
+
+/* ---- lookups ---- */
+
+void fg_check_exchange(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    uint32_t all = check->root[node->results[0]], own = node->operands[0];
+    if (value_at(walk, all)->bytes != value_at(walk, own)->bytes * walk->trace->ranks)
+        fg_check_fail(check, node, R_SIZE, "%s is not %u times as large as %s", text(walk, all),
+                      walk->trace->ranks, text(walk, own));
+    if (walk->open[all])
+        fg_check_fail(check, node, R_ROWS, "it exchanges %s again before a lookup adds it",
+                      text(walk, all));
+    walk->open[all] = true;
+}
+
+/* The rows of all ranks, or their ids: exchanged, and not added yet. */
+static void take_rows(FgCheckWalk *walk, const FgTraceNode *node, uint32_t operand)
+{
+    uint32_t rows = walk->check->root[operand];
+    FgTraceKind maker = fg_check_maker(walk, rows);
+    if ((maker != FG_TRACE_EXCHANGE && maker != FG_TRACE_COLLECT) || !walk->open[rows])
+        fg_check_fail(walk->check, node, R_ROWS,
+                      "it adds %s, which was not exchanged or was added already: gradients would "
+                      "count twice",
+                      text(walk, rows));
+    walk->open[rows] = false;
+}
+
+/* Sums run in one order, whatever the schedule: of each micro-step the reduction, then lookups. */
+void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
+    if (!bucket)
+        return;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    uint32_t slice = node->results[0];
+    take_rows(walk, node, node->operands[0]);
+    take_rows(walk, node, node->operands[1]);
+    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
+        fg_check_fail(check, node, R_SIZE, "%s does not have the size of a slice of bucket %s",
+                      text(walk, slice), bucket->name);
+    fg_check_part(walk, node, slice);
+    if (bucket->writes && state->lookups >= state->reductions * bucket->lookups)
+        fg_check_fail(check, node, R_ROWS,
+                      "it adds a lookup's rows to %s before the reduction of the micro-step, or a "
+                      "second time",
+                      text(walk, slice));
+    state->lookups++;
+}
+
+/* ---- a sharded vocabulary ---- */
+
+/* The tokens of all ranks: a part of what each has, as long on each. */
+void fg_check_collect(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t all = walk->check->root[node->results[0]];
+    uint64_t bytes = value_at(walk, all)->bytes, own = value_at(walk, node->operands[0])->bytes;
+    if (bytes % walk->trace->ranks || bytes / walk->trace->ranks > own)
+        fg_check_fail(walk->check, node, R_SIZE, "%s does not hold as much of the %s of each rank",
+                      text(walk, all), text(walk, node->operands[0]));
+    if (walk->open[all])
+        fg_check_fail(walk->check, node, R_ROWS, "it collects %s again before anything uses it",
+                      text(walk, all));
+    walk->open[all] = true;
+}
+
+/* What is collected is used by the function that collects it. */
+void fg_check_collected_use(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    for (uint32_t i = 0; i < node->n_operands && node->kind != FG_TRACE_VIEW; i++) {
+        uint32_t v = node->operands[i];
+        if (v != FG_NO_ID && fg_check_maker(walk, walk->check->root[v]) == FG_TRACE_COLLECT)
+            walk->open[walk->check->root[v]] = false;
+    }
+}
+
+/* What is returned may be spoilt. */
+void fg_check_return_rows(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t part = node->operands[node->n_operands - 1];
+    FgCheckSpan span = walk->space->spans[part];
+    if (span.lo >= span.hi)
+        return;
+    fg_check_cells_split(&walk->cells, span);
+    for (uint32_t i = span.lo; i < span.hi; i = fg_check_cells_next(&walk->cells, i))
+        ((FgCheckFact *)fg_check_cells_at(&walk->cells, i))->reduced = node->id + 1;
+}
+
+/* Owned rows of a head: a part of the slice's gradient, as a lookup's rows are. */
+void fg_check_vocab_dw(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
+    if (!bucket)
+        return;
+    uint32_t slice = node->results[0];
+    if (elements(walk, slice) * walk->trace->ranks != bucket->elements)
+        fg_check_fail(walk->check, node, R_SIZE,
+                      "%s does not have the size of a slice of bucket %s", text(walk, slice),
+                      bucket->name);
+    fg_check_part(walk, node, slice);
+    walk->buckets[node->bucket].lookups++;
+}
+
+/* The weights of a step are the same for all that reads them: where nothing is gathered, the slice
+ * is read between the updates of two steps. */
+void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    FgCheck *check = walk->check;
+    bool plain = node->kind == FG_TRACE_WORK && !walk->start;
+    for (uint32_t i = 0; i < node->n_operands && plain; i++) {
+        uint32_t v = node->operands[i];
+        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : value_at(walk, check->root[v]);
+        if (!root || !root->state || root->role != FG_ROLE_SHARD ||
+            root->index >= walk->trace->buckets.len)
+            continue;
+        const FgTraceBucket *bucket = &walk->trace->buckets.data[root->index];
+        uint32_t want = walk->trace->clips && bucket->trainable;
+        if (walk->buckets[root->index].updates != want)
+            fg_check_fail(check, node, R_SLICE, "it reads the weights of %s %s the step's update",
+                          bucket->name, want ? "before" : "after");
+    }
+}

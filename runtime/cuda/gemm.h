@@ -28,7 +28,11 @@ void fg_cuda_gemm_write(FgRtCx *cx, const char *path);
 /* Times the library's candidates for every product made so far, on the operands of its last call
  * (whose results are lost), and keeps the fastest. What the program's arena holds becomes noise:
  * operands come from there, and from memory, as in a step. Waits for the stream. */
-void fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream);
+typedef struct FgGemmTuned {
+    size_t n, changed; /* products; those for which another algorithm than the first was fastest */
+    double first_us, best_us; /* one run of each: by the first choices, by the fastest */
+} FgGemmTuned;
+FgGemmTuned fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream);
 /* The device and the library that choices are for, for people. */
 void fg_cuda_gemm_subject(FgRtCx *cx, char *out, size_t bytes);
 

@@ -104,7 +104,7 @@ static double measure(FgRtCx *cx, const Bench *bench, const FgGemmPlan *plan,
 
 /* All candidates in turn, several times over, since clocks drift; the shortest time of each counts.
  * Those far behind after a round are left out. */
-static void tune_plan(FgRtCx *cx, const Bench *bench, FgGemmPlan *plan)
+static void tune_plan(FgRtCx *cx, const Bench *bench, FgGemmPlan *plan, FgGemmTuned *tuned)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     double best[CANDIDATES];
@@ -128,15 +128,21 @@ static void tune_plan(FgRtCx *cx, const Bench *bench, FgGemmPlan *plan)
         fastest = 0;
     plan->algo = found[fastest].algo;
     plan->us = best[fastest];
+    tuned->n++;
+    tuned->changed += fastest != 0;
+    tuned->first_us += best[0] > 0 ? best[0] : best[fastest];
+    tuned->best_us += best[fastest];
 }
 
-void fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream)
+FgGemmTuned fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream)
 {
+    FgGemmTuned tuned = {0};
     Bench bench;
     if (bench_open(cx, stream, &bench))
         for (size_t i = 0; i < cx->gemm->n_plans && !cx->fail.failed; i++)
-            tune_plan(cx, &bench, cx->gemm->plans[i]);
+            tune_plan(cx, &bench, cx->gemm->plans[i], &tuned);
     bench_close(&bench);
+    return tuned;
 }
 
 /* ---- what was chosen ---- */

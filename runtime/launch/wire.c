@@ -84,7 +84,7 @@ bool fg_wire_receive(int fd, FgWireMessage *out)
     if (!receive_bytes(fd, out, offsetof(FgWireMessage, data)) || out->magic != MAGIC ||
         out->bytes > FG_WIRE_DATA || !receive_bytes(fd, out->data, out->bytes))
         return false;
-    out->data[out->bytes < FG_WIRE_DATA ? out->bytes : FG_WIRE_DATA - 1] = 0;
+    out->data[out->bytes] = 0;
     return true;
 }
 

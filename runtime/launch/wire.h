@@ -27,7 +27,7 @@ typedef enum FgWireKind {
 typedef struct FgWireMessage {
     uint32_t magic, kind, rank, bytes;
     uint64_t value;
-    unsigned char data[FG_WIRE_DATA];
+    unsigned char data[FG_WIRE_DATA + 1]; /* of a received one, a zero stands behind its bytes */
 } FgWireMessage;
 
 bool fg_wire_send(int fd, FgWireKind kind, uint32_t rank, uint64_t value, const void *data,

@@ -38,13 +38,13 @@ static void issue_layer(FgProbeRig *rig, cudaStream_t stream, const void *what)
     for (int i = 0; i < N_SHAPES; i++) {
         offset[i] = end;
         end += shapes[i].n * shapes[i].k * item_bytes(l->dt);
-        fg_cuda_linear(rig->cx, stream, 0, at->x, at->weights + offset[i], FG_RT_NONE, at->y,
-                       l->tokens, shapes[i].n, shapes[i].k, 0, l->dt, ws, ws_bytes);
+        fg_cuda_linear(rig->cx, stream, 0, at->x, at->weights + offset[i], FG_RT_NONE, FG_RT_NONE,
+                       at->y, l->tokens, shapes[i].n, shapes[i].k, 0, l->dt, ws, ws_bytes);
     }
     for (int i = N_SHAPES - 1; i >= 0; i--) {
         uint64_t n = shapes[i].n, k = shapes[i].k;
-        fg_cuda_linear_dx(rig->cx, stream, 0, at->dy, at->weights + offset[i], at->y, l->tokens, n,
-                          k, 0, l->dt, ws, ws_bytes);
+        fg_cuda_linear_dx(rig->cx, stream, 0, at->dy, at->weights + offset[i], FG_RT_NONE, at->y,
+                          l->tokens, n, k, 0, l->dt, ws, ws_bytes);
         fg_cuda_linear_dw(rig->cx, stream, 0, at->x, at->dy, at->weight_grads + offset[i],
                           l->tokens, n, k, 0, l->dt, l->dt, 0, ws, ws_bytes);
     }
@@ -145,7 +145,8 @@ static void issue_update(FgProbeRig *rig, cudaStream_t stream, const void *what)
     const FgProbePlaces *at = &rig->at;
     (void)what;
     fg_cuda_adamw(rig->cx, stream, 0, at->grad, at->master, at->moment1, at->moment2, at->shard,
-                  at->scalars, 0, FG_PROBE_SLICE, FG_RT_BF16, FG_RT_BF16, FG_RT_CURRENT);
+                  FG_RT_NONE, at->scalars, 0, FG_PROBE_SLICE, FG_RT_BF16, FG_RT_BF16,
+                  FG_RT_CURRENT);
 }
 
 bool fg_probe_update(FgProbeRig *rig, uint32_t times, FgProbeWork *out)

@@ -220,10 +220,13 @@ static void bench_update(Bench &b)
     must(cudaMemcpy(cx->memory, set, sizeof set, cudaMemcpyHostToDevice), "scalars");
     must(cudaMemset(cx->memory + m2, 0, 4 * n), "moments");
     b.moves("adamw, bf16 gradient", 28.0 * (double)n, [&](int) {
-        fg_cuda_adamw(cx, st, 0, grad, master, m1, m2, shard, scalars, 0, n, BF16, BF16, 0);
+        fg_cuda_adamw(cx, st, 0, grad, master, m1, m2, shard, NONE, scalars, 0, n, BF16, BF16, 0);
+    });
+    b.moves("adamw and norm, bf16 gradient", 28.0 * (double)n, [&](int) {
+        fg_cuda_adamw(cx, st, 0, grad, master, m1, m2, shard, norm, scalars, 0, n, BF16, BF16, 0);
     });
     b.moves("adamw, f32 gradient", 30.0 * (double)n, [&](int) {
-        fg_cuda_adamw(cx, st, 0, grad32, master, m1, m2, shard, scalars, 0, n, F32, BF16, 0);
+        fg_cuda_adamw(cx, st, 0, grad32, master, m1, m2, shard, NONE, scalars, 0, n, F32, BF16, 0);
     });
     b.moves("norm_add bf16", 2.0 * (double)n,
             [&](int) { fg_cuda_norm_add(cx, st, 0, grad, norm, 0, n, BF16, 0); });

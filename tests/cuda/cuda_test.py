@@ -60,6 +60,12 @@ TINY = {  # flags of programs that train on text; also made for the host
     "tiny-fp16-accumulate": ("--batch", 2, "--precision", "fp16", "--accumulate", 4),
 }
 TINY_STEPS = 12
+# Fused chains, and the same model node by node: one rank.
+CHAINS = {
+    f"chains-{p}{'-nodes' if nodes else ''}": ("--batch", 4, "--precision", p, *(("--no-fuse",) if nodes else ()))
+    for p in ("fp32", "bf16")
+    for nodes in (False, True)
+}
 BIG = {  # Llama-3.2-1B on two ranks, batch 1 of 512, bf16
     "1b-zero3": ("--schedule", "zero3"),
     "1b-compiled": ("--schedule", "compiled"),
@@ -92,6 +98,8 @@ def compile_all(tools, folder):
                 "--precision", precision, "--decay", "all")  # fmt: skip
     for name, flags in TINY.items():
         program(name, tools.example("tiny-llama.json"), "--ranks", 2, *flags)
+    for name, flags in CHAINS.items():
+        program(name, tools.example("mixture.json"), "--ranks", 1, *flags)
     program("tiny-one", tools.example("tiny-llama.json"), "--ranks", 1, "--batch", 4, "--precision", "bf16")
     for name, flags in BIG.items():
         program(name, tools.example("llama-3.2-1b.json"), "--machine", "2xH200", "--batch", 1, "--seq", 512, "--precision", "bf16",
@@ -108,12 +116,21 @@ def host_results(tools, folder):
                    *scale_of(name))  # fmt: skip
 
 
+def chains_on_host(tools, folder):
+    for name in ("chains-fp32", "chains-bf16"):
+        made = tools.path(name)
+        tools.call(tools.foregather, "compile", tools.example("mixture.json"), "--ranks", 1, *CHAINS[name], "-o", made)
+        tools.call(made, "--data", os.path.join(folder, "tiny.bin"), "--steps", 4, "--lr", "1e-3", "--log",
+                   os.path.join(folder, f"{name}.host.jsonl"))  # fmt: skip
+
+
 def prepare(args):
     tools = Tools(os.path.abspath(args.build), os.path.abspath(args.source))
     folder = tools.path("cuda-test", "x")[:-2]
     write_tokens(os.path.join(folder, "tiny.bin"), 40000, 256, 1)
     compile_all(tools, folder)
     host_results(tools, folder)
+    chains_on_host(tools, folder)
     for name in UNITS + ("bench_kernels", "bench_attention"):
         built = os.path.join(tools.build, "tests", name)
         if os.path.exists(built):
@@ -466,12 +483,27 @@ def poisoned(run):
     require(len(a) == 4 and a == b == c, f"{a}\n{b}\n{c}")
 
 
-def sanitizer(run, name):
+def chains(run, precision):
+    """A chain of products and sums rounds as its nodes do: the same bits; near the host's."""
+    name = f"chains-{precision}"
+    logs = [run.path(f"{x}.jsonl") for x in (name, name + "-nodes")]
+    for log in logs:
+        run.call(run.path(os.path.basename(log)[:-6]), "--data", run.path("tiny.bin"), "--steps", 4, "--lr", "1e-3",
+                 "--deterministic", "--log", log, gpu=0)  # fmt: skip
+    a, b = (losses_of(log) for log in logs)
+    require(len(a[0]) == 4 and a == b, f"fused {a}, node by node {b}")
+    host = losses_of(run.path(f"{name}.host.jsonl"))
+    worst = max(abs(x - y) / abs(y) for x, y in zip(a[0], host[0]))
+    require(worst <= (1e-4 if precision == "fp32" else 1e-2), f"losses off by {worst:.2e}: {a[0]}, host {host[0]}")
+    print(f"  losses within {worst:.1e} of the host's")
+
+
+def sanitizer(run, name, program="tiny-one"):
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         print("  compute-sanitizer is not here: not run")
         return
-    said, _ = run.call(tool, "--tool", name, "--error-exitcode", "9", run.path("tiny-one"), "--data", run.path("tiny.bin"), "--steps", 2,
+    said, _ = run.call(tool, "--tool", name, "--error-exitcode", "9", run.path(program), "--data", run.path("tiny.bin"), "--steps", 2,
                        "--no-graph", limit=120, gpu=0)  # fmt: skip
     print("  " + said.strip().split("\n")[-1])
 
@@ -534,6 +566,9 @@ def execute(args):
     units(run, cases)
     if args.only in "oracle zero3":
         all_oracles(run, cases)
+    for precision in ("fp32", "bf16"):
+        cases.run(f"chains as their nodes, {precision}", chains, run, precision)
+    cases.run("compute-sanitizer memcheck, chains-bf16", sanitizer, run, "memcheck", "chains-bf16")
     cases.run("poisoned memory, tiny-one", poisoned, run)
     for tool in ("memcheck", "racecheck", "synccheck"):
         cases.run(f"compute-sanitizer {tool}, tiny-one", sanitizer, run, tool)

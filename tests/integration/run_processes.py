@@ -198,6 +198,33 @@ def mistakes(p):
     require("embedding" in said and "out of range" in said and "tiny-llama.json:" in said, said)
 
 
+def tunes(p):
+    """Who makes the file of algorithms, and who reads it: PROGRAM.gemm by itself, another where it is named."""
+    t, beside, named = p.tools, p.cuda + ".gemm", p.tools.path("named.gemm")
+    run = p.ranks("--steps", 1)
+    _, said = t.call(*run)
+    require("products" not in said and not os.path.exists(beside), f"without a file:\n{said}")
+    _, said = t.call(p.cuda, "--tune", "--local-ranks", 2)
+    require(said.count("tuned    ") == 1 and beside in said and "products 3 measured" in said, said)
+    with open(beside, "a") as f:  # as if it were another device's
+        f.write("more\n")
+    _, said = t.call(*run)
+    require(said.count("has no algorithms for the pretended device") == 1, said)
+    _, said = t.call(*run, "--gemm-cache", named)
+    require("has no algorithms" not in said and os.path.exists(named), f"a named file that was not there:\n{said}")
+    with open(beside, "w") as f:
+        f.write("something else\n")
+    _, said = t.call(*run, expect=1)
+    require(said.count(beside) == 1 and "not what was written" in said, said)
+    os.remove(beside)
+    _, said = t.call(p.cuda, "--tune", "--local-ranks", 2, "--gemm-cache", os.path.join(t.path("absent"), "x.gemm"), expect=1)
+    require("x.gemm: cannot be written" in said, said)
+    _, said = t.call(p.cuda, "--tune", "--local-ranks", 2, "--save", t.path("s"), expect=2)
+    require("--tune stops before the first step" in said, said)
+    _, said = t.call(p.host, "--tune", expect=2)
+    require("--tune is for cuda programs" in said, said)
+
+
 def early_release(text):
     """A gathered bucket is released before its first use in a step instead of after its last."""
     lines = text.split("\n")
@@ -229,6 +256,7 @@ def main():
     cases.run("processes: call by call as in graphs", as_host, p, "--no-graph")
     cases.run("processes: released memory is poisoned", as_host, p, "--poison")
     cases.run("processes: poison is seen", poisons, p)
+    cases.run("processes: algorithms of products are kept", tunes, p)
     cases.run("processes: custom functions", custom, p)
     cases.run("processes: gradients", gradients, p)
     sharded = Programs(tools, "sharded-", FLAGS + ("--vocab", "sharded", "--vocab-chunk", 20))

@@ -55,12 +55,13 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
     return ok || say(diags, arena, v->model);
 }
 
-static const char *emit(FgArena *arena, const FgCompiled *c)
+static const char *emit(FgArena *arena, const FgCompiled *c, bool cuda)
 {
     FgEmitInfo info = {.version = "0", .source = "model.json", .fingerprint = c->fingerprint};
     info.memory_bytes = c->memory_bytes;
     info.reserved_bytes = c->reserved_bytes;
     info.host_memory_bytes = c->host_memory_bytes;
+    info.cuda = cuda;
     FgEmitRow ledger = {"all", c->module->state_bytes + c->module->arena_bytes};
     info.ledger = &ledger;
     info.n_ledger = 1;
@@ -125,7 +126,7 @@ bool program_make(FgArena *arena, const Variant *variant, Program *out)
     if (!compile(arena, variant, &compiled))
         return false;
     out->plan = compiled.module;
-    out->text = emit(arena, &compiled);
+    out->text = emit(arena, &compiled, variant->machine != NULL);
     split_lines(out);
     FgDiags *diags = fg_diags_new(arena);
     FgReadbackRequest request = {"program.c", out->text, strlen(out->text), INCLUDE, NULL};

@@ -18,8 +18,8 @@
 #define LLAMA_ODD "tests/data/llama-odd/model.json"
 #define GPT2 "tests/data/gpt2/model.json"
 
-/* The text is the same for the host and for GPUs but for the plan, which a machine's figures make.
- */
+/* The text is the same for the host and for GPUs but for the plan, which a machine's figures make,
+ * and for kernels: test_chains.c's. */
 static const Variant variants[] = {
     {.title = "mlp", .model = "examples/mlp.json", .ranks = 2, .sample = 7},
     {.title = "mlp, ZeRO-3, bf16, clip",

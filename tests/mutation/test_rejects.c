@@ -181,6 +181,84 @@ static const Edit custom_edits[] = {
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 900, 3);", "its operands are none", false},
 };
 
+/* chain.c, and what calls of chains must keep to; for the host, then for GPUs. */
+static const Variant chains = {"tests/data/chains/model.json",
+                               FG_SCHEDULE_COMPILED,
+                               2,
+                               FG_F32,
+                               0,
+                               1,
+                               FG_RECOMPUTE_NONE,
+                               "chains",
+                               NULL,
+                               0,
+                               FG_VOCAB_GATHERED};
+static const Variant kernels = {"tests/data/chains/model.json",
+                                FG_SCHEDULE_COMPILED,
+                                2,
+                                FG_F32,
+                                0,
+                                1,
+                                FG_RECOMPUTE_NONE,
+                                "chains for 2 T4",
+                                "2xT4",
+                                0,
+                                FG_VOCAB_GATHERED};
+
+#define ONE_MORE                                                                                   \
+    "FG_INLINE float value_fused_7(float x0)\n{\n    return x0;\n}\n\n"                            \
+    "static void fused_7(const float *x0, float *y, const FgCustom *call)\n{\n"                    \
+    "    int64_t n = fg_custom_elements(call, 1);\n    for (int64_t i = 0; i < n; i++)\n"          \
+    "        y[i] = value_fused_7(x0[i]);\n}\n\n"
+static const Edit chain_edits[] = {
+    {"static void call_fused_0",
+     "FG_INLINE float value_other(float x0)\n{\n    return x0;\n}\n\nstatic void call_fused_0",
+     "a second function of that name, or no chain's", false},
+    {"x0 + x1;", "x0 + x1 + x1;", "an element of a chain has another form", false},
+    {"i < n;", "i < n - 1;", "the loop of a chain has another form", false},
+    {"static void call_fused_0",
+     "static void fused_7(float *y, const FgCustom *call)\n{\n}\n\nstatic void call_fused_0",
+     "stand in their order, each once", false},
+    {"static void fused_0(", "void fused_0(", "the loop of a chain has another form", false},
+    {"static void call_fused_0", ONE_MORE "static void call_fused_0",
+     "a declared function is in no table", false},
+    {"static void call_fused_0",
+     "FG_INLINE float value_fused_7(float x0)\n{\n    return x0;\n}\n\nstatic void call_fused_0",
+     "a chain that nothing declares", false},
+    {"static void call_fused_0",
+     "void fused_7(const float *, float *, const FgCustom *);\n\nstatic void call_fused_0",
+     "a chain whose function is not there", false},
+    {"fg_rt_fused(", "fg_rt_custom(", "the compiler says: too many arguments", false},
+    {", FG_COMPUTE, 0, 0, 5, 128);", ", FG_COMPUTE, 0, 0, 5, 129);",
+     "its result has another number of elements", false},
+    {", FG_COMPUTE, 0, 0, 5, 128);", ", FG_COMPUTE, 9, 0, 5, 128);",
+     "there is no chain's function 9", false},
+    {", FG_COMPUTE, 0, 0, 5, 128);", ", FG_COMPUTE, 0, 0, 4, 1);", "a chain writes its result",
+     false},
+    {"x1[i % 16]", "x1[i % 8]", "operand 1 of fused_0 has 16 elements, its function reads 8",
+     false},
+    {"x1[i % 16]", "x1[i / 8]", "its function does something else than", true},
+    {" - x2", " + x2", "its function does something else than", true},
+};
+
+static const Edit kernel_edits[] = {
+    {"\n#endif\n", "\n", "a part that does not end", false},
+    {"\n#else\n", "\n", "a directive;", false},
+    {"\n#else\n", "\n#else\nFG_INLINE float value_fused_0(float x0)\n{\n    return x0;\n}\n",
+     "a second function of that name", false},
+    {"\n#endif\n", "\n#endif\n;\n", "text behind the end of both parts", false},
+    {"\n#else\n", "\n#if 1\n", "a directive;", false},
+    {"\n#else\n", "\n#else\nstatic int more;\n", "the part for CUDA holds functions of chains",
+     false},
+    {"\n#else\n", "\n#else\nvoid f(void);\n", "stand in their order, each once", false},
+    {"p < packs;", "p < packs + 1;", "a kernel of a chain has another form", false},
+    {"fg_chain_blocks(n, packs)", "fg_chain_blocks(n, 0)", "the launch of a chain has another form",
+     false},
+    {"void fused_0(const float *, const float *,", "void fused_0(const float *, const FgBf16 *,",
+     "a chain whose function has other operands", false},
+    {"void fused_1(const float *, ", "void fused_1(", "the compiler says:", false},
+};
+
 static const char *edited(FgArena *arena, const char *text, const Edit *edit, int *failures)
 {
     const char *hit = strstr(text, edit->from);
@@ -289,9 +367,16 @@ static void custom_functions_are_checked(int *failures)
     refuses(&custom, custom_edits, sizeof custom_edits / sizeof *custom_edits, failures);
 }
 
+static void chains_are_checked(int *failures)
+{
+    refuses(&chains, chain_edits, sizeof chain_edits / sizeof *chain_edits, failures);
+    refuses(&kernels, kernel_edits, sizeof kernel_edits / sizeof *kernel_edits, failures);
+}
+
 UNIT_MAIN({"libclang_must_load", libclang_must_load},
           {"every_message_is_seen", every_message_is_seen},
           {"plans_lack_nothing", plans_lack_nothing},
           {"nothing_is_no_program", nothing_is_no_program},
           {"strides_are_checked", strides_are_checked},
-          {"custom_functions_are_checked", custom_functions_are_checked})
+          {"custom_functions_are_checked", custom_functions_are_checked},
+          {"chains_are_checked", chains_are_checked})

@@ -98,9 +98,10 @@ void fg_cuda_gemm_adopt(FgRtCx *cx)
     (void)cx;
 }
 
-void fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream)
+FgGemmTuned fg_cuda_gemm_tune(FgRtCx *cx, cudaStream_t stream)
 {
     (void)cx, (void)stream;
+    return (FgGemmTuned){.n = 3, .changed = 1, .first_us = 20, .best_us = 15};
 }
 
 void fg_cuda_attention_close(FgRtCx *cx)

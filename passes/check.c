@@ -12,6 +12,7 @@
  *   check_content.c  over init, prologue, two periods, flush and a period after that, every read
  *                    finds what it names: made, not released, not overwritten, not stale
  *   check_offload.c  only copies touch host memory; what is updated of it goes back
+ *   check_scale.c    a loss's scale goes in once and out once
  *   check_step.c     gathers and releases alternate; every gradient is reduced once with all
  *                    contributions; every bucket is updated once
  *   check_rows.c     rows of lookups and of sharded tables are added by their owners, once

@@ -197,6 +197,15 @@ void fg_check_vocab_dw(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_collected_use(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node);
 
+/* ---- a scaled loss (check_scale.c) ---- */
+void fg_check_scale_in(FgCheckWalk *walk, const FgTraceNode *node);
+/* Whether the node that makes the factor of the update is the right one; what it asks beyond that
+ * where it takes the scale out. */
+void fg_check_scale_factor(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_scale_out(FgCheckWalk *walk, const FgTraceNode *node);
+/* What a node may not do before the scale is in, and after it was taken out. */
+void fg_check_scale_reads(FgCheckWalk *walk, const FgTraceNode *node);
+
 /* ---- host memory (check_offload.c) ---- */
 void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node);

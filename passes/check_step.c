@@ -35,8 +35,7 @@ enum {
     R_NORM_FIRST,
     R_CLIP,
     R_LOSS,
-    R_ROWS,
-    R_SCALE
+    R_ROWS
 };
 
 const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node)
@@ -336,10 +335,7 @@ static void all_reduce(FgCheckWalk *walk, const FgTraceNode *node)
 
 static void clip_factor(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    if (walk->trace->scales != (node->kind == FG_TRACE_SCALE_STEP))
-        fg_check_fail(walk->check, node, R_SCALE, "%s",
-                      walk->trace->scales ? "it leaves the loss's scale in the gradient"
-                                          : "it takes out a scale of a loss that is not scaled");
+    fg_check_scale_factor(walk, node);
     norm_complete(walk, node);
     if (walk->trace->ranks > 1 && !walk->norm_reduced)
         fg_check_fail(walk->check, node, R_CLIP, "it reads the norm before its sum over ranks");
@@ -348,42 +344,14 @@ static void clip_factor(FgCheckWalk *walk, const FgTraceNode *node)
     walk->clipped = true;
 }
 
-static void loss_scale(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    if (!walk->trace->scales || walk->scaled)
-        fg_check_fail(walk->check, node, R_SCALE, "it scales the loss %s",
-                      walk->scaled ? "a second time" : "of a program that does not");
-    walk->scaled = true;
-}
-
-/* Where the loss is scaled, each rank's copy of the decision is made from sums over all ranks. */
 static void scale_step(FgCheckWalk *walk, const FgTraceNode *node)
 {
     clip_factor(walk, node);
-    if (!walk->scaled)
-        fg_check_fail(walk->check, node, R_SCALE, "it takes out a scale that was not put in");
-    if (!walk->loss_begun || (walk->trace->ranks > 1 && !walk->loss_reduced))
-        fg_check_fail(walk->check, node, R_LOSS, "it reads the loss before its sum over ranks");
-}
-
-/* What a step's work takes from the scalars is the loss's factor, the scale in it. */
-static void read_scalars(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    for (uint32_t i = 0; i < node->n_operands && node->kind == FG_TRACE_WORK; i++) {
-        uint32_t v = node->operands[i];
-        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : value_at(walk, walk->check->root[v]);
-        if (root && root->state && root->role == FG_ROLE_SCALARS && walk->trace->scales &&
-            !walk->scaled)
-            fg_check_fail(walk->check, node, R_SCALE,
-                          "it reads the loss's factor before the scale is in it");
-    }
+    fg_check_scale_out(walk, node);
 }
 
 static void loss_add(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    if (walk->trace->scales && walk->clipped)
-        fg_check_fail(walk->check, node, R_SCALE,
-                      "it adds to the loss after the scale was taken out");
     if (walk->check->updates[node->id] != walk->loss_begun)
         fg_check_fail(walk->check, node, R_LOSS,
                       "the first loss_add of a step must start from zero, and only that");
@@ -477,7 +445,7 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_NORM_ADD, norm_add},
                  {FG_TRACE_ALL_REDUCE, all_reduce},
                  {FG_TRACE_CLIP_FACTOR, clip_factor},
-                 {FG_TRACE_LOSS_SCALE, loss_scale},
+                 {FG_TRACE_LOSS_SCALE, fg_check_scale_in},
                  {FG_TRACE_SCALE_STEP, scale_step},
                  {FG_TRACE_ADAMW, adamw},
                  {FG_TRACE_ADAMW_PART, adamw},
@@ -486,7 +454,7 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_STASH, fg_check_stash},
                  {FG_TRACE_WORK, fg_check_first_copy}};
     fg_check_slice_read(walk, node);
-    read_scalars(walk, node);
+    fg_check_scale_reads(walk, node);
     for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].kind == node->kind)
             rules[i].rule(walk, node);

@@ -100,7 +100,8 @@ void fg_rt_fail(FgRtCx *cx, const char *call, const char *text);
 
 /* Bytes of the rank's memory that were really used. */
 uint64_t fg_rt_touched_bytes(const FgRtCx *cx);
-/* With profile: microseconds spent in a node so far and the number of its calls; 0 otherwise. */
-double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls);
+/* With profile: microseconds spent in a node so far, the number of its calls, and the sum of what
+ * passed from the begin of their bodies to theirs; 0 otherwise. */
+double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls, double *start_us);
 
 #endif

@@ -2,80 +2,9 @@
  *
  * In a rehearsal only calls that make plans of their own are let through: products, attention,
  * functions of the user, who may, and the program's own kernels, which load when first launched. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cuda/core.h"
-
-/* ---- profiling ---- */
-
-static bool time_start(FgRtCx *cx, uint32_t node, cudaStream_t stream)
-{
-    FgCudaProfile *profile = &cx->group->profile;
-    if (!profile->us || node >= cx->program->n_nodes)
-        return false;
-    if (profile->n_timed == profile->room) {
-        size_t room = profile->room ? 2 * profile->room : 1024;
-        FgCudaTimed *grown = realloc(profile->timed, room * sizeof *grown);
-        if (!grown) {
-            fg_cuda_raise(cx, "out of memory for the profile");
-            return false;
-        }
-        profile->timed = grown;
-        for (size_t i = profile->room; i < room; i++) {
-            fg_cuda_check(cx, cudaEventCreate(&grown[i].start), "cudaEventCreate");
-            fg_cuda_check(cx, cudaEventCreate(&grown[i].stop), "cudaEventCreate");
-            profile->room = i + 1;
-        }
-    }
-    FgCudaTimed *timed = &profile->timed[profile->n_timed++];
-    timed->node = node;
-    fg_cuda_check(cx, cudaEventRecord(timed->start, stream), "cudaEventRecord");
-    return true;
-}
-
-static void time_stop(FgRtCx *cx, cudaStream_t stream)
-{
-    FgCudaProfile *profile = &cx->group->profile;
-    fg_cuda_check(cx, cudaEventRecord(profile->timed[profile->n_timed - 1].stop, stream),
-                  "cudaEventRecord");
-}
-
-void fg_cuda_profile_body(FgRtCx *cx)
-{
-    FgCudaProfile *profile = &cx->group->profile;
-    for (size_t i = 0; i < profile->n_timed; i++) {
-        float ms = 0;
-        fg_cuda_check(cx,
-                      cudaEventElapsedTime(&ms, profile->timed[i].start, profile->timed[i].stop),
-                      "cudaEventElapsedTime");
-        profile->us[profile->timed[i].node] += (double)ms * 1e3;
-        profile->calls[profile->timed[i].node]++;
-    }
-    profile->n_timed = 0;
-}
-
-void fg_cuda_profile_close(FgCudaProfile *profile)
-{
-    for (size_t i = 0; i < profile->room; i++) {
-        cudaEventDestroy(profile->timed[i].start);
-        cudaEventDestroy(profile->timed[i].stop);
-    }
-    free(profile->timed);
-    free(profile->us);
-    free(profile->calls);
-    *profile = (FgCudaProfile){0};
-}
-
-double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls)
-{
-    const FgCudaProfile *profile = &cx->group->profile;
-    bool known = profile->us && node < cx->program->n_nodes;
-    *calls = known ? profile->calls[node] : 0;
-    return known ? profile->us[node] : 0;
-}
-
-/* ---- calls ---- */
 
 typedef struct Call {
     const char *name, *effects;
@@ -105,14 +34,14 @@ static bool call_enter(FgRtCx *cx, Call *call, uint32_t node, FgRtStream stream)
     if (cx->group->options.fault && fg_cuda_fault(cx, fault_kind(call), call->name))
         return false;
     call->stream = cx->streams[stream];
-    call->timed = !cx->rehearsing && time_start(cx, node, call->stream);
+    call->timed = !cx->rehearsing && fg_cuda_time_start(cx, node, call->stream);
     return true;
 }
 
 static void call_leave(FgRtCx *cx, const Call *call)
 {
     if (call->timed)
-        time_stop(cx, call->stream);
+        fg_cuda_time_stop(cx, call->stream);
     cx->call = NULL;
 }
 

@@ -26,15 +26,17 @@ typedef struct FgCudaTimed {
 } FgCudaTimed;
 
 typedef struct FgCudaProfile {
-    double *us; /* by node */
+    double *us, *start_us; /* sums by node: of the calls' times, and from their bodies' begins */
     uint64_t *calls;
-    FgCudaTimed *timed; /* of the body that runs */
-    size_t n_timed, room;
+    FgCudaTimed *timed; /* those of captured bodies, then of the one made call by call */
+    size_t n_timed, n_captured, room;
+    bool capturing;
 } FgCudaProfile;
 
 typedef struct FgCudaGraph {
     FgRtBody *body;
     cudaGraphExec_t exec;
+    size_t first_timed, n_timed; /* its events in the profile */
 } FgCudaGraph;
 
 /* Pinned memory that small writes go through: one half fills while the device reads the other. */
@@ -116,10 +118,15 @@ bool fg_cuda_bodies_rehearse(FgRtGroup *group);
 bool fg_cuda_bodies_open(FgRtGroup *group);
 void fg_cuda_bodies_close(FgRtGroup *group);
 
-/* ---- calls.c ---- */
+/* ---- profile.c ---- */
+bool fg_cuda_profile_open(FgCudaProfile *profile, uint32_t n_nodes); /* false: out of memory */
 void fg_cuda_profile_close(FgCudaProfile *profile);
-/* After a body that ran to its end: adds its calls' times up. */
-void fg_cuda_profile_body(FgRtCx *cx);
+/* Around a call; node UINT32_MAX: where a body begins. False: there is no profile. */
+bool fg_cuda_time_start(FgRtCx *cx, uint32_t node, cudaStream_t stream);
+void fg_cuda_time_stop(FgRtCx *cx, cudaStream_t stream);
+/* After a body that ran to its end: adds the times of its calls up, `n` from `first` on, the first
+ * of which is the body's begin. */
+void fg_cuda_profile_add(FgRtCx *cx, size_t first, size_t n);
 
 /* ---- memory.c ---- */
 /* Before the process touches the device. */

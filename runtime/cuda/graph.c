@@ -32,6 +32,8 @@ static void join_streams(FgRtCx *cx)
 
 static void make_calls(FgRtCx *cx, FgRtBody *body)
 {
+    if (!cx->rehearsing)
+        (void)fg_cuda_time_start(cx, UINT32_MAX, cx->streams[FG_COMPUTE]);
     fork_streams(cx);
     body(cx);
     join_streams(cx);
@@ -47,7 +49,13 @@ static bool capture(FgRtGroup *group, FgRtBody *body)
                   "cudaStreamBeginCapture");
     if (fg_cuda_failed(cx))
         return false;
+    FgCudaProfile *profile = &group->profile;
+    to->first_timed = profile->n_timed;
+    profile->capturing = true;
     make_calls(cx, body);
+    profile->capturing = false;
+    to->n_timed = profile->n_timed - to->first_timed;
+    profile->n_captured = profile->n_timed;
     cudaError_t ended =
         cudaStreamEndCapture(origin, &graph); /* also after a failure: leaves capture mode */
     fg_cuda_check(cx, ended, "cudaStreamEndCapture");
@@ -85,7 +93,7 @@ bool fg_cuda_bodies_open(FgRtGroup *group)
 {
     const FgRtProgram *program = group->cx.program;
     FgRtBody *bodies[] = {program->first, program->middle, program->last};
-    if (group->options.no_graph || group->options.profile)
+    if (group->options.no_graph)
         return true;
     for (int i = 0; i < 3; i++)
         if (bodies[i] && !capture(group, bodies[i]))
@@ -100,6 +108,12 @@ void fg_cuda_bodies_close(FgRtGroup *group)
     group->n_graphs = 0;
 }
 
+static void end_profile(FgRtGroup *group, size_t first, size_t n)
+{
+    if (group->profile.us && fg_cuda_wait_idle(&group->cx))
+        fg_cuda_profile_add(&group->cx, first, n);
+}
+
 void fg_rt_run_body(FgRtCx *cx, FgRtBody *body)
 {
     FgRtGroup *group = cx->group;
@@ -112,9 +126,11 @@ void fg_rt_run_body(FgRtCx *cx, FgRtBody *body)
                 return;
             fg_cuda_check(cx, cudaGraphLaunch(group->graphs[i].exec, cx->streams[FG_COMPUTE]),
                           "cudaGraphLaunch");
+            end_profile(group, group->graphs[i].first_timed, group->graphs[i].n_timed);
             return;
         }
+    group->profile.n_timed = group->profile.n_captured;
     make_calls(cx, body);
-    if (group->profile.us && fg_cuda_wait_idle(cx))
-        fg_cuda_profile_body(cx);
+    end_profile(group, group->profile.n_captured,
+                group->profile.n_timed - group->profile.n_captured);
 }

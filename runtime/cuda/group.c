@@ -64,12 +64,10 @@ static FgRtGroup *group_new(const FgRtProgram *program, FgWorld *world, const Fg
     cx->deterministic = options->deterministic;
     if (!fg_fault_hits(options->fault, FG_FAULT_ALLOC, cx->rank))
         cx->events = calloc((size_t)program->n_events + 1, sizeof(cudaEvent_t));
-    bool profile = options->profile != 0;
-    if (profile && !fg_fault_hits(options->fault, FG_FAULT_ALLOC, cx->rank)) {
-        group->profile.us = calloc((size_t)program->n_nodes + 1, sizeof *group->profile.us);
-        group->profile.calls = calloc((size_t)program->n_nodes + 1, sizeof *group->profile.calls);
-    }
-    if (cx->events && (!profile || (group->profile.us && group->profile.calls)))
+    bool profiled =
+        !options->profile || (!fg_fault_hits(options->fault, FG_FAULT_ALLOC, cx->rank) &&
+                              fg_cuda_profile_open(&group->profile, program->n_nodes));
+    if (cx->events && profiled)
         return group;
     fg_rt_group_free(group);
     return NULL;

@@ -44,6 +44,7 @@ static void call_leave(FgRtCx *cx, const FgCall *call)
 {
     if (cx->profile && call->node < cx->program->n_nodes) {
         cx->profile[call->node].us += now_us() - cx->started_us;
+        cx->profile[call->node].start_us += cx->started_us - cx->begun_us;
         cx->profile[call->node].calls++;
     }
     if (cx->checked && !fg_rt_failed(cx))
@@ -114,6 +115,8 @@ void fg_rt_run_body(FgRtCx *cx, FgRtBody *body)
         return;
     if (cx->checked)
         fg_checked_begin(cx->checked);
+    if (cx->profile)
+        cx->begun_us = now_us();
     body(cx);
     fg_rt_join(cx);
 }

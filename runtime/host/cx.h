@@ -29,7 +29,7 @@ typedef struct FgCall {
 } FgCall;
 
 typedef struct FgProfile {
-    double us;
+    double us, start_us; /* sums: of its calls, and from the begin of their bodies to theirs */
     uint64_t calls;
 } FgProfile;
 
@@ -42,10 +42,10 @@ struct FgRtCx {
     uint64_t host_bytes; /* of the plan in host memory */
     uint64_t mapped;     /* of the mapping: whole pages */
     uint32_t rank;
-    const FgCall *call; /* the one being made; NULL between calls */
-    double started_us;
-    FgProfile *profile; /* by node; NULL without profiling */
-    FgChecked *checked; /* NULL without checking */
+    const FgCall *call;          /* the one being made; NULL between calls */
+    double begun_us, started_us; /* the body, the call */
+    FgProfile *profile;          /* by node; NULL without profiling */
+    FgChecked *checked;          /* NULL without checking */
     FgRtResult results[FG_RT_MOST_RESULTS];
     uint64_t asked, taken; /* results */
 };

@@ -245,10 +245,11 @@ const FgRtProgram *fg_rt_program(const FgRtCx *cx)
     return cx->program;
 }
 
-double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls)
+double fg_rt_node_us(const FgRtCx *cx, uint32_t node, uint64_t *calls, double *start_us)
 {
     bool known = cx->profile && node < cx->program->n_nodes;
     *calls = known ? cx->profile[node].calls : 0;
+    *start_us = known ? cx->profile[node].start_us : 0;
     return known ? cx->profile[node].us : 0;
 }
 

@@ -23,14 +23,14 @@ bool fg_profile_check(const char *path, FgFail *fail)
 
 static void put_table(FILE *stream, const FgRtProgram *program, const FgRtCx *cx)
 {
-    fprintf(stream, "node\top\tcalls\tus\ttotal_us\tname\tplace\n");
+    fprintf(stream, "node\top\tcalls\tus\ttotal_us\tstart_us\tname\tplace\n");
     for (uint32_t i = 0; i < program->n_nodes; i++) {
         const FgRtNode *node = &program->nodes[i];
         uint64_t calls;
-        double us = fg_rt_node_us(cx, i, &calls);
+        double start, us = fg_rt_node_us(cx, i, &calls, &start), n = (double)calls;
         if (calls)
-            fprintf(stream, "%u\t%s\t%llu\t%.2f\t%.0f\t%s\t%s:%u:%u\n", i, node->op,
-                    (unsigned long long)calls, us / (double)calls, us, node->name, node->file,
+            fprintf(stream, "%u\t%s\t%llu\t%.2f\t%.0f\t%.2f\t%s\t%s:%u:%u\n", i, node->op,
+                    (unsigned long long)calls, us / n, us, start / n, node->name, node->file,
                     node->line, node->col);
     }
 }

@@ -169,6 +169,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return good(event && stream);
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+{
+    return good(event && stream && (flags == cudaEventRecordExternal) == capturing);
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     return good(event && !capturing);

@@ -290,9 +290,9 @@ static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTrace
     if (check->updates[node->id] != walk->norm_begun)
         fg_check_fail(check, node, R_NORM_FIRST,
                       "the first norm_add of a step must start from zero, and only that");
-    if (value_at(walk, check->root[norm])->role != FG_ROLE_NORM)
+    if (fg_check_buffer(walk, check->root[norm])->role != FG_ROLE_NORM)
         fg_check_fail(check, node, R_NORM, "it counts the gradient of %s in %s, which is no norm",
-                      bucket->name, text(walk, norm));
+                      bucket->name, fg_check_text(walk, norm));
     state->normed = walk->norm_begun = true;
 }
 

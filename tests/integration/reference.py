@@ -4,9 +4,11 @@ point that is missing or too many, which comparing with fp32 alone would not.
 
 Storage rounds: parameters, every operation's result, every gradient of an intermediate (again at each addition), and a
 parameter's gradient after each contribution, the last use first. Inside an operation nothing rounds. Log-sum-exps, the
-loss and the rope table are not stored in low precision.
+loss and the rope table are not stored in low precision. What linear makes for a sum alone, and what it and the norms make
+for the gradient of their input, is added to the other term before it is stored: those sums round once.
 """
 import array
+import collections
 import json
 import math
 import struct
@@ -28,6 +30,7 @@ class Tensor:
 
     def __init__(self, shape, data):
         self.shape, self.data, self.grad = list(shape), data, None
+        self.place, self.exact = -1, None  # where it is made, -1: it is there; linear's result before it is rounded
         assert math.prod(self.shape) == len(data), (self.shape, len(data))
 
     def rows(self, data=None):
@@ -272,6 +275,19 @@ OPS = {
     "gelu_tanh": elementwise(lambda x: 0.5 * x * (1 + gelu_inner(x)), gelu_tanh_derivative),
 }  # fmt: skip
 UNROUNDED = ("rope_table", "cross_entropy")
+SUMS_OF_GRADIENTS = ("linear", "rmsnorm", "layernorm")  # add the gradient of their first operand to what is there
+
+
+def uses(nodes):
+    """How often each name is read."""
+    count = collections.Counter()
+    for node in nodes:
+        if "repeat" in node:
+            count += uses(node["nodes"])
+            count.update(name for c in node["carry"].values() for name in c.values())
+        else:
+            count.update(node.get("in", ()))
+    return count
 
 
 class Step:
@@ -282,6 +298,7 @@ class Step:
         self.tape, self.dims, self.params = [], {}, {}
         for name, value in model["dims"].items():
             self.dims[name] = self.number(value)
+        self.uses = uses(model["nodes"])
         self.declare(model["params"], "")
         self.run(model["nodes"])
         self.loss = self.values[model["loss"]].data[0]
@@ -325,29 +342,43 @@ class Step:
             elif key != "layout":
                 attributes[key] = self.number(value)
         operands = [self.values[name] for name in node.get("in", ())]
-        shape, data, backward = OPS[node["op"]](*operands, **attributes)
+        terms = self.terms(node["in"], operands) if node["op"] == "add" else operands
+        shape, data, backward = OPS[node["op"]](*terms, **attributes)
         out = Tensor(shape, data if node["op"] in UNROUNDED else self.rounded(data))
+        if node["op"] == "linear":
+            out.exact = Tensor(shape, data)
         if hasattr(backward, "result"):
             backward.result.data = out.data
         self.values[node["out"]] = out
-        self.tape.append((out, operands, backward))
+        out.place = len(self.tape)
+        self.tape.append((out, operands, backward, node["op"]))
+
+    def terms(self, names, operands):
+        """A sum's operands; the one made later is not rounded where linear makes it for the sum alone."""
+        if operands[0].shape != operands[1].shape:
+            return operands
+        later = max((0, 1), key=lambda i: operands[i].place)
+        alone = operands[later].exact and self.uses[names[later]] == 1
+        return [t.exact if alone and i == later else t for i, t in enumerate(operands)]
 
     def backward(self, loss):
         loss.grad = [1.0]
-        for out, operands, backward in reversed(self.tape):
+        for out, operands, backward, op in reversed(self.tape):
             if out.grad is None or backward is None:
                 continue
-            for operand, g in zip(operands, backward(out.grad)):
+            for i, (operand, g) in enumerate(zip(operands, backward(out.grad))):
                 if g is None:
                     continue
                 if operand.grad is None:
                     operand.grad = self.rounded(g)
                 else:
-                    operand.grad = self.rounded([a + b for a, b in zip(operand.grad, self.rounded(g) if self.twice(operand) else g)])
+                    g = self.rounded(g) if self.twice(operand, op, i) else g
+                    operand.grad = self.rounded([a + b for a, b in zip(operand.grad, g)])
 
-    def twice(self, operand):
-        """An intermediate's second gradient is stored before it is added; a parameter's is added as it comes."""
-        return not any(operand is p for p in self.params.values())
+    def twice(self, operand, op, i):
+        """An intermediate's second gradient is stored before it is added, unless its maker adds it; a parameter's is added
+        as it comes."""
+        return not (i == 0 and op in SUMS_OF_GRADIENTS) and not any(operand is p for p in self.params.values())
 
 
 def step(model_path, inputs, weights, rounded=exact):

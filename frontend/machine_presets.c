@@ -47,34 +47,45 @@ typedef struct Preset {
     "            \"link_host\": 0.6, \"host_link\": 0.6,\n"                                        \
     "            \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
+/* Of one H200, by `foregather probe`; memory_rate by the update alone, whose bytes are the most. */
 #define H200                                                                                       \
     " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"workspace\": \"144 MiB\",\n"            \
-    " \"matmul\": {\"f32\": 5e13, \"bf16\": 7.1e14, \"f16\": 7.1e14},\n"                           \
-    " \"vector\": 3e13, \"memory_rate\": 4.2e12, \"launch\": 2e-6,\n" PCIE5
+    " \"matmul\": {\"f32\": 5.09e13, \"bf16\": 6.67e14, \"f16\": 6.65e14},\n"                      \
+    " \"attention\": [[64, 3.75e14, 2.96e14], [128, 5.13e14, 4.24e14]],\n"                         \
+    " \"vector\": 3.26e13, \"memory_rate\": 3.8e12, \"launch\": 1.2e-6,\n"                         \
+    " \"stash\": {\"latency\": 2.1e-6, \"rates\": [[1e6, 4.8e10], [1.6e7, 5.5e10]]},\n"            \
+    " \"fetch\": {\"latency\": 2.7e-6, \"rates\": [[1e6, 4.7e10], [1.6e7, 5.5e10]]},\n"
+
+/* Beside each other on one H200, but for what the collectives of two or four ranks are. */
+#define H200_UPDATE                                                                                \
+    "            \"compute_update\": 0.65, \"update_compute\": 0.43, \"gather_update\": 0.79,\n"   \
+    "            \"update_gather\": 0.81, \"reduce_update\": 0.54, \"update_reduce\": 0.86,\n"     \
+    "            \"compute_host\": 0.97, \"link_host\": 0.96, \"stash_fetch\": 0.95,\n"            \
+    "            \"fetch_stash\": 0.6}}\n"
 
 #define H200_2                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"2xH200\", \"ranks\": 2,\n"                            \
     " \"host_memory\": \"384 GB\",\n" H200                                                         \
-    " \"gather\": {\"latency\": 1.1e-5, \"bus_rates\": [[1e6, 3.7e10], [8e6, 1.17e11],\n"          \
-    "            [3.2e7, 1.88e11], [1.28e8, 2.34e11], [5.12e8, 2.58e11]]},\n"                      \
-    " \"reduce\": {\"latency\": 1.2e-5, \"bus_rates\": [[1e6, 3.5e10], [8e6, 1.34e11],\n"          \
-    "            [3.2e7, 1.85e11], [1.28e8, 2.2e11], [5.12e8, 2.45e11]]},\n"                       \
-    " \"beside\": {\"compute_gather\": 0.79, \"compute_reduce\": 0.62, \"gather_compute\": "       \
-    "0.64,\n"                                                                                      \
-    "            \"reduce_compute\": 0.57, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"      \
-    "            \"compute_host\": 0.98, \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
+    " \"gather\": {\"latency\": 2.6e-5, \"bus_rates\": [[1e6, 1.89e10], [4.2e6, 6.48e10],\n"       \
+    "            [1.68e7, 1.56e11], [6.7e7, 2.49e11], [2.68e8, 3.07e11]]},\n"                      \
+    " \"reduce\": {\"latency\": 6e-6, \"bus_rates\": [[1e6, 5.29e10], [4.2e6, 9.33e10],\n"         \
+    "            [1.68e7, 1.69e11], [6.7e7, 2.01e11], [2.68e8, 2.28e11], [1.07e9, 2.64e11]]},\n"   \
+    " \"beside\": {\"compute_gather\": 0.96, \"compute_reduce\": 0.87, \"gather_compute\": "       \
+    "0.39,\n"                                                                                      \
+    "            \"reduce_compute\": 0.42, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
+    "0.62,\n" H200_UPDATE
 
 #define H200_4                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"4xH200\", \"ranks\": 4,\n"                            \
     " \"host_memory\": \"768 GB\",\n" H200                                                         \
-    " \"gather\": {\"latency\": 2.4e-5, \"bus_rates\": [[8e6, 1.41e11], [1.28e8, 2.93e11],\n"      \
-    "            [5.12e8, 3.18e11]]},\n"                                                           \
+    " \"gather\": {\"latency\": 2.6e-5, \"bus_rates\": [[8e6, 7.4e10], [1.28e8, 3.16e11],\n"       \
+    "            [5.12e8, 3.52e11]]},\n"                                                           \
     " \"reduce\": {\"latency\": 1.8e-5, \"bus_rates\": [[8e6, 1.6e11], [1.28e8, 2.89e11],\n"       \
     "            [5.12e8, 3.12e11]]},\n"                                                           \
-    " \"beside\": {\"compute_gather\": 0.75, \"compute_reduce\": 0.58, \"gather_compute\": "       \
-    "0.56,\n"                                                                                      \
-    "            \"reduce_compute\": 0.63, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"      \
-    "            \"compute_host\": 0.98, \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
+    " \"beside\": {\"compute_gather\": 0.96, \"compute_reduce\": 0.8, \"gather_compute\": "        \
+    "0.39,\n"                                                                                      \
+    "            \"reduce_compute\": 0.42, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
+    "0.62,\n" H200_UPDATE
 
 #define H100_8                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"8xH100\", \"ranks\": 8,\n"                            \

@@ -229,11 +229,11 @@ static double factor(bool beside, double value)
     return beside && value > 0.0 ? value : 1.0;
 }
 
-static void speeds(const FgMachine *machine, const Engines *engines, double *out)
+void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out)
 {
-    bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
-         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY],
-         stash = engines->running[FG_STREAM_STASH], fetch = engines->running[FG_STREAM_FETCH];
+    bool compute = running[FG_STREAM_COMPUTE], gather = running[FG_STREAM_GATHER],
+         reduce = running[FG_STREAM_REDUCE], copy = running[FG_STREAM_COPY],
+         stash = running[FG_STREAM_STASH], fetch = running[FG_STREAM_FETCH];
     out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
                              factor(reduce, machine->compute_beside_reduce) *
                              factor(copy, machine->compute_beside_reduce) *
@@ -275,7 +275,7 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
 {
     double speed[FG_N_STREAMS], piece = 0.0;
     uint32_t next = FG_N_STREAMS;
-    speeds(machine, engines, speed);
+    fg_engine_speeds(machine, engines->running, speed);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         if (engines->running[s] && (next == FG_N_STREAMS || engines->left[s] / speed[s] < piece)) {
             piece = engines->left[s] / speed[s];
@@ -388,6 +388,7 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
             out->bound_node = sum.longest_node[s];
         }
     }
+    out->joint_us = fg_joint_bound(machine, sum.alone, out->joint_price) * 1e6;
 }
 
 void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,

@@ -121,7 +121,7 @@ static void check_numerics(Case *c, uint64_t memory, int *failures)
 
 static void searched_numerics_are_never_worse(int *failures)
 {
-    for (uint64_t seed = 41; seed <= 48 && *failures < 3; seed++) {
+    for (uint64_t seed = 41; seed <= 43 && *failures < 3; seed++) {
         Case c;
         int bad = !begin(&c, seed);
         if (!bad)

@@ -37,7 +37,7 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
                            .clip = v->clip,
                            .accumulate = v->accumulate,
                            .vocab = v->vocab,
-                           .chunk = v->vocab == FG_VOCAB_SHARDED ? 3 : 0};
+                           .chunk = v->chunk};
     static char include[] = INCLUDE;
     FgModelOptions options = {
         .numerics = numerics, .read_signature = read_signature, .signature_user = include};

@@ -17,7 +17,8 @@ typedef struct Variant {
     const char *title;
     const char *machine; /* a preset; NULL: the host */
     uint32_t offload;    /* FgOffload */
-    FgVocab vocab;       /* sharded: tokens travel three at a time */
+    FgVocab vocab;       /* sharded: chunk: how many tokens travel at a time */
+    int64_t chunk;       /* of numerics */
 } Variant;
 
 typedef struct Line {

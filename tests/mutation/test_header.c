@@ -29,7 +29,8 @@ static const Variant plain = {"examples/mlp.json",
                               "mlp, clip",
                               NULL,
                               0,
-                              FG_VOCAB_GATHERED};
+                              FG_VOCAB_GATHERED,
+                              0};
 static const Case annotated[] = {
     {ANNOTATED("read(shard, 1x)"), "a number is malformed", false},
     {ANNOTATED("read(shard, size(bytes))"), "argument 'bytes' is no dtype", false},
@@ -64,7 +65,8 @@ static const Variant strided = {"tests/data/gpt2/model.json",
                                 "gpt2",
                                 NULL,
                                 0,
-                                FG_VOCAB_GATHERED};
+                                FG_VOCAB_GATHERED,
+                                0};
 #define RULE " strided(layout, n, n_a, n_b)"
 /* How fg_rt_calls.def declares fg_rt_binary. */
 #define DT ",\n            uint64_t dt"

@@ -23,7 +23,8 @@ static const Variant clipped = {"examples/mlp.json",
                                 "mlp, clip",
                                 NULL,
                                 0,
-                                FG_VOCAB_GATHERED};
+                                FG_VOCAB_GATHERED,
+                                0};
 /* A position table that is broadcast over the batch: strided calls. */
 static const Variant strided = {"tests/data/gpt2/model.json",
                                 FG_SCHEDULE_ZERO3,
@@ -35,7 +36,8 @@ static const Variant strided = {"tests/data/gpt2/model.json",
                                 "gpt2",
                                 NULL,
                                 0,
-                                FG_VOCAB_GATHERED};
+                                FG_VOCAB_GATHERED,
+                                0};
 
 static const Variant rotating = {"examples/tiny-llama.json",
                                  FG_SCHEDULE_ZERO3,
@@ -47,7 +49,8 @@ static const Variant rotating = {"examples/tiny-llama.json",
                                  "tiny-llama",
                                  NULL,
                                  0,
-                                 FG_VOCAB_GATHERED};
+                                 FG_VOCAB_GATHERED,
+                                 0};
 
 static const Edit edits[] = {
     /* lexical.c */
@@ -151,7 +154,8 @@ static const Variant custom = {"examples/custom-activation.json",
                                "custom-activation",
                                NULL,
                                0,
-                               FG_VOCAB_GATHERED};
+                               FG_VOCAB_GATHERED,
+                               0};
 
 #define DECLARED "void custom_relu2_f32(const float *, const float *, float *, const FgCustom *);"
 #define CALLED                                                                                     \

@@ -1,7 +1,8 @@
-/* Faults in the calls that are a sharded vocabulary's alone: each dropped, and those that add made
- * twice, at every place of a program. With the plan all are refused; without it what would lose or
- * repeat a part of a gradient, and tokens that are collected in vain. (A piece whose call is gone
- * may find what the piece before left at the same address, which a program may mean.) */
+/* Faults in the calls that are a sharded vocabulary's alone, or those of a head in pieces: each
+ * dropped, and those that add made twice, at every place of a program. With the plan all are
+ * refused; without it what would lose or repeat a part of a gradient, and tokens that are collected
+ * in vain. (A piece whose call is gone may find what the piece before left at the same address,
+ * which a program may mean.) */
 #include "../unit/unit.h"
 
 #include "program.h"
@@ -16,7 +17,22 @@ static const Variant sharded = {"tests/data/gpt2/model.json",
                                 "gpt2, vocabulary sharded",
                                 NULL,
                                 0,
-                                FG_VOCAB_SHARDED};
+                                FG_VOCAB_SHARDED,
+                                3};
+
+/* The head alone in pieces: hidden rows and labels are read a part at a time. */
+static const Variant pieces = {"tests/data/gpt2/model.json",
+                               FG_SCHEDULE_COMPILED,
+                               2,
+                               FG_F32,
+                               1.0,
+                               1,
+                               FG_RECOMPUTE_NONE,
+                               "gpt2, head in pieces",
+                               NULL,
+                               0,
+                               FG_VOCAB_GATHERED,
+                               8};
 
 typedef struct Kind {
     const char *entry;
@@ -30,6 +46,10 @@ static const Kind kinds[] = {
     {"vocab_dx", false, false},    {"vocab_dw", false, true},     {"lookup_dw", false, true},
     {"vocab_dw", true, true},      {"lookup_dw", true, true},     {"collect", true, true},
 };
+
+/* Each walks over the labels: a piece that is left out is missed without the plan. */
+static const Kind piece_kinds[] = {{"cross_entropy", false, true},
+                                   {"cross_entropy_back", false, true}};
 
 static bool refused(const Program *program, const char *text, bool with_plan)
 {
@@ -61,18 +81,30 @@ static uint32_t plant(FgArena *arena, const Program *program, const Kind *kind, 
     return n;
 }
 
-static void every_fault_is_refused(int *failures)
+static void plant_all(const Variant *variant, const Kind *all, size_t n_kinds, uint32_t at_least,
+                      int *failures)
 {
     FgArena *arena = fg_arena_new();
     Program program;
-    bool made = program_make(arena, &sharded, &program);
+    bool made = program_make(arena, variant, &program);
     CHECK(made);
     CHECK(made && !refused(&program, program.text, true));
-    for (size_t i = 0; made && i < sizeof kinds / sizeof *kinds; i++) {
-        uint32_t n = plant(arena, &program, &kinds[i], failures);
-        CHECK(n > 0);
+    for (size_t i = 0; made && i < n_kinds; i++) {
+        uint32_t n = plant(arena, &program, &all[i], failures);
+        CHECK(n >= at_least);
     }
     fg_arena_free(arena);
 }
 
-UNIT_MAIN({"every_fault_is_refused", every_fault_is_refused})
+static void every_fault_is_refused(int *failures)
+{
+    plant_all(&sharded, kinds, sizeof kinds / sizeof *kinds, 1, failures);
+}
+
+static void missing_pieces_are_refused(int *failures)
+{
+    plant_all(&pieces, piece_kinds, sizeof piece_kinds / sizeof *piece_kinds, 2, failures);
+}
+
+UNIT_MAIN({"every_fault_is_refused", every_fault_is_refused},
+          {"missing_pieces_are_refused", missing_pieces_are_refused})

@@ -26,6 +26,9 @@ typedef struct FgSim {
     const char *bound_engine; /* "compute", "gather", "reduce", "dependencies" */
     uint32_t bound_node;      /* the longest node on that engine, or the one with which the longest
                                  chain ends; FG_NO_ID: no work at all */
+    /* No order of these nodes is faster at the rates that engines have beside each other; and by
+     * how much that falls for a second less of an engine's work. */
+    double joint_us, joint_price[FG_N_STREAMS];
     double busy_us[FG_N_STREAMS];
     double exposed_us[FG_N_STREAMS]; /* compute stands still for the engine; 0 for compute */
     /* The work of the compute stream, were no engine slowed by another. */

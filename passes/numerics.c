@@ -324,9 +324,11 @@ static bool make_offer(Auto *a, FgRun *given)
     if ((double)logits >= SMALL_LOGITS * (double)given->chosen.ledger.peak_bytes)
         add_pieces(a, tokens, OFFERED_PIECES);
     out->offer.made = true;
+    uint32_t tried = given->search.evaluated;
     FgEvaluation at_use, fast;
     if (a->candidates.len > 1 && !fg_run_glance(given, &at_use, &fast))
         return false;
+    given->search.evaluated = tried; /* the glance is no part of the search */
     for (uint32_t i = 1; i < a->candidates.len; i++)
         look_at(a, &a->candidates.data[i], &at_use, &fast, &out->offer);
     fg_search_add_time(&given->search, "offer", now_ms() - start);

@@ -237,13 +237,13 @@ static double or_else(double measured, double otherwise)
     return measured > 0.0 ? measured : otherwise;
 }
 
-static void speeds(const FgMachine *machine, const Engines *engines, double *out)
+void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out)
 {
     double compute_update = or_else(machine->compute_beside_update, machine->compute_beside_reduce);
     double update_compute = or_else(machine->update_beside_compute, machine->reduce_beside_compute);
-    bool compute = engines->running[FG_STREAM_COMPUTE], gather = engines->running[FG_STREAM_GATHER],
-         reduce = engines->running[FG_STREAM_REDUCE], copy = engines->running[FG_STREAM_COPY],
-         stash = engines->running[FG_STREAM_STASH], fetch = engines->running[FG_STREAM_FETCH];
+    bool compute = running[FG_STREAM_COMPUTE], gather = running[FG_STREAM_GATHER],
+         reduce = running[FG_STREAM_REDUCE], copy = running[FG_STREAM_COPY],
+         stash = running[FG_STREAM_STASH], fetch = running[FG_STREAM_FETCH];
     out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
                              factor(reduce, machine->compute_beside_reduce) *
                              factor(copy, compute_update) *
@@ -288,7 +288,7 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
 {
     double speed[FG_N_STREAMS], piece = 0.0;
     uint32_t next = FG_N_STREAMS;
-    speeds(machine, engines, speed);
+    fg_engine_speeds(machine, engines->running, speed);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         if (engines->running[s] && (next == FG_N_STREAMS || engines->left[s] / speed[s] < piece)) {
             piece = engines->left[s] / speed[s];
@@ -401,6 +401,7 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
             out->bound_node = sum.longest_node[s];
         }
     }
+    out->joint_us = fg_joint_bound(machine, sum.alone, out->joint_price) * 1e6;
 }
 
 void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,

@@ -1,4 +1,4 @@
-/* Inside of the simulator: durations (passes/cost.c). */
+/* Inside of the simulator: durations (passes/cost.c), joint rates (passes/joint.c). */
 #ifndef FG_PASSES_SIMULATE_H
 #define FG_PASSES_SIMULATE_H
 
@@ -8,5 +8,13 @@
 /* Seconds of one node alone on its engine, its cost known already. */
 double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node,
                        const FgCost *cost);
+
+/* Speeds of the engines that run, beside each other; `running` and `out` by stream. */
+void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out);
+
+/* The least time in which each engine does its work (seconds alone, by stream) at the rates that
+ * they have beside each other, in any order (passes/joint.c). *out_price, by stream: by how much it
+ * falls for a second less of that work. */
+double fg_joint_bound(const FgMachine *machine, const double *work, double *out_price);
 
 #endif

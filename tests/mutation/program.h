@@ -17,7 +17,7 @@ typedef struct Variant {
     FgRecompute recompute;
     uint32_t offload; /* FgOffload */
     FgVocab vocab;
-    int64_t chunk;   /* tokens that travel at a time, where the vocabulary is sharded */
+    int64_t chunk;   /* tokens of a head at a time, or that travel at a time where it is sharded */
     uint32_t sample; /* at most so many mutants of a kind in the suite */
 } Variant;
 

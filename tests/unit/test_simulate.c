@@ -2,6 +2,7 @@
  * 16 x 16 matrices (8192 FLOP) take 1 us and gathers or reduces 1024 bytes in 2 us; everything else
  * takes no time to speak of. */
 #include "passes/compile.h"
+#include "passes/simulate.h"
 #include "tests/unit/unit.h"
 
 #define US 1e-6
@@ -255,9 +256,39 @@ static void curve(int *failures)
     CHECK_NEAR(fg_curve_seconds(&none, 800.0), 0.0, 0.0);
 }
 
+/* Compute and gathers at 3/4 and 1/2 beside each other: 3 s and 1 s of work take 3.5 s, in which
+ * gathers run for 2 s and compute makes 1.5 s beside them and 1.5 s alone. At speeds that add up to
+ * less than 1 nothing is better than one after the other. */
+static void joint_rates(int *failures)
+{
+    FgMachine m = machine();
+    double work[FG_N_STREAMS] = {0}, price[FG_N_STREAMS];
+    work[FG_STREAM_COMPUTE] = 3;
+    work[FG_STREAM_GATHER] = 1;
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 3.0, 1e-9); /* nothing slows anything */
+    CHECK_NEAR(price[FG_STREAM_COMPUTE], 1.0, 1e-9);
+    m.compute_beside_gather = 0.75;
+    m.gather_beside_compute = 0.5;
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 3.5, 1e-9);
+    CHECK_NEAR(price[FG_STREAM_COMPUTE], 1.0, 1e-9);
+    CHECK_NEAR(price[FG_STREAM_GATHER], 0.5, 1e-9);
+    m.compute_beside_gather = 0.4;
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 4.0, 1e-9);
+    work[FG_STREAM_REDUCE] = 2; /* beside both at full speed, they beside it */
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 4.0, 1e-9);
+    m.gather_beside_reduce = m.reduce_beside_gather = 0.5; /* one link: it is busy for 3 s */
+    m.compute_beside_gather = m.gather_beside_compute = 1;
+    work[FG_STREAM_COMPUTE] = 2.5;
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 3.0, 1e-9);
+    CHECK_NEAR(price[FG_STREAM_GATHER] + price[FG_STREAM_REDUCE], 2.0, 1e-9);
+    work[FG_STREAM_COMPUTE] = work[FG_STREAM_GATHER] = work[FG_STREAM_REDUCE] = 0;
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 0.0, 1e-9);
+}
+
 UNIT_MAIN({"exposed_gather", exposed_gather}, {"hidden_gather", hidden_gather},
           {"slow_compute", slow_compute}, {"slow_gather", slow_gather},
           {"factors_multiply", factors_multiply}, {"update_beside_compute", update_beside_compute},
           {"update_beside_link", update_beside_link}, {"attention_rate", attention_rate},
           {"join_waits_for_reduction", join_waits_for_reduction},
-          {"bound_by_engine", bound_by_engine}, {"micro_steps", micro_steps}, {"curve", curve})
+          {"bound_by_engine", bound_by_engine}, {"micro_steps", micro_steps}, {"curve", curve},
+          {"joint_rates", joint_rates})

@@ -131,6 +131,24 @@ static void put_streams(FgArena *arena, const FgSim *sim, FgBuf *out)
     }
 }
 
+/* The bound at joint rates, and what a second less of each engine's work would take off it. */
+static void put_joint(FgArena *arena, const FgSim *sim, FgBuf *out)
+{
+    const char *before = "";
+    fg_buf_printf(out,
+                  "joint       %s: all engines at the rates that they have beside each other; the "
+                  "step is %.2f times that\n            a second less of work takes off: ",
+                  fg_us_text(arena, sim->joint_us),
+                  sim->joint_us > 0.0 ? sim->step_us / sim->joint_us : 1.0);
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
+        if (sim->joint_price[s] < 0.005)
+            continue;
+        fg_buf_printf(out, "%s%s %.2f s", before, fg_stream_name((FgStream)s), sim->joint_price[s]);
+        before = ", ";
+    }
+    fg_buf_puts(out, *before ? "\n" : "nothing\n");
+}
+
 void fg_profile_text(const FgSession *session, const FgRunning *r, FgBuf *out)
 {
     FgArena *arena = session->arena;
@@ -149,6 +167,7 @@ void fg_profile_text(const FgSession *session, const FgRunning *r, FgBuf *out)
     if (sim->bound_node != FG_NO_ID)
         fg_buf_printf(out, "            %s %s\n", chain ? "it ends with" : "its longest node is",
                       fg_node_text_of(arena, c->module, sim->bound_node));
+    put_joint(arena, sim, out);
     put_streams(arena, sim, out);
     put_exposed(arena, r, out);
     put_path(arena, r, out);
@@ -213,6 +232,16 @@ static void put_path_json(FgArena *arena, const FgRunning *r, FgBuf *out)
     fg_buf_puts(out, "],\n");
 }
 
+static void put_joint_json(FgArena *arena, const FgSim *sim, FgBuf *out)
+{
+    fg_buf_printf(out, "  \"joint\": {\"us\": %s, \"price\": {",
+                  fg_double_text(arena, sim->joint_us));
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
+        fg_buf_printf(out, "%s\"%s\": %s", s ? ", " : "", fg_stream_name((FgStream)s),
+                      fg_double_text(arena, sim->joint_price[s]));
+    fg_buf_puts(out, "}},\n");
+}
+
 void fg_profile_json(FgArena *arena, const FgRunning *r, FgBuf *out)
 {
     const FgSim *sim = &r->compiled->sim;
@@ -224,6 +253,7 @@ void fg_profile_json(FgArena *arena, const FgRunning *r, FgBuf *out)
         fg_buf_printf(
             out, "%u, \"name\": %s},\n", sim->bound_node,
             fg_quoted(arena, fg_node_text_of(arena, r->compiled->module, sim->bound_node)));
+    put_joint_json(arena, sim, out);
     put_streams_json(arena, sim, out);
     put_collectives_json(arena, r, out);
     put_path_json(arena, r, out);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "tools/command/command.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,13 @@ typedef struct Verb {
 } Verb;
 
 static const Verb verbs[] = {
-    {"compile", FG_VERB_COMPILE, fg_cmd_compile}, {"dump", FG_VERB_DUMP, fg_cmd_dump},
-    {"diff", FG_VERB_DIFF, fg_cmd_diff},          {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
-    {"verify", FG_VERB_VERIFY, fg_cmd_verify},    {"place", FG_VERB_PLACE, fg_cmd_place},
-    {"verify", FG_VERB_VERIFY, fg_cmd_verify},    {"frontier", FG_VERB_FRONTIER, fg_cmd_frontier},
+    {"compile", FG_VERB_COMPILE, fg_cmd_compile},
+    {"dump", FG_VERB_DUMP, fg_cmd_dump},
+    {"diff", FG_VERB_DIFF, fg_cmd_diff},
+    {"tokens", FG_VERB_TOKENS, fg_cmd_tokens},
+    {"verify", FG_VERB_VERIFY, fg_cmd_verify},
+    {"place", FG_VERB_PLACE, fg_cmd_place},
+    {"frontier", FG_VERB_FRONTIER, fg_cmd_frontier},
     {"explain", FG_VERB_EXPLAIN, fg_cmd_explain},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
@@ -158,8 +162,20 @@ static bool is_bug(int signal_number)
            signal_number == SIGFPE || signal_number == SIGILL;
 }
 
+/* A stream that the caller has closed must not become a file of ours, with messages in it: what is
+ * opened in its place cannot be written either. */
+static void keep_streams(void)
+{
+    int fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDONLY);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    keep_streams();
     FgArena *arena = fg_arena_new();
     int status = 0, code;
     pid_t child = fork();

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "tools/command/command.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,8 +163,20 @@ static bool is_bug(int signal_number)
            signal_number == SIGFPE || signal_number == SIGILL;
 }
 
+/* A stream that the caller has closed must not become a file of ours, with messages in it: what is
+ * opened in its place cannot be written either. */
+static void keep_streams(void)
+{
+    int fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDONLY);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    keep_streams();
     FgArena *arena = fg_arena_new();
     int status = 0, code;
     pid_t child = fork();

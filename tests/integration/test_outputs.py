@@ -103,6 +103,22 @@ def names(tools, model):
         require("step 1/1" in said, said)
 
 
+def closed_streams(tools, model):
+    """Streams that are closed do not become files that messages go into."""
+    program, data, log = tools.path("closed"), tools.path("closed.bin"), tools.path("closed.jsonl")
+    tools.call(tools.foregather, "tokens", "--bytes", model, "-o", data)
+    shut = lambda command, which: subprocess.run(["sh", "-c", f'exec "$@" {which}', "sh", *command], capture_output=True).returncode  # noqa: E731
+    for which in ("2>&-", "<&- 2>&-", "<&- >&- 2>&-"):
+        status = shut([tools.foregather, "compile", model, "-o", program], which)
+        require(status == (1 if ">&- 2" in which else 0), f"compile {which} ended with {status}")
+        with open(program, "rb") as f:
+            require(f.read(4) == b"\x7fELF", f"compile {which} wrote something else")
+        status = shut([program, "--data", data, "--steps", "3", "--log", log], which)
+        require(status == 0, f"a program {which} ended with {status}")
+        require(sorted(read_log(log)) == [1, 2, 3], f"the log of a program {which}")
+        os.remove(log)
+
+
 def nvcc_sees_no_name(tools, model):
     """nvcc runs its parts by a shell: what it is given is of foregather's making."""
     runtime, seen = os.path.dirname(tools.path("runtime", "include")), tools.path("seen")
@@ -210,6 +226,7 @@ def main():
         cases.run(f"outputs: no room beyond {most} bytes", no_room, tools, model, most)
     cases.run("outputs: killed", killed, tools, model)
     cases.run("outputs: names", names, tools, model)
+    cases.run("outputs: closed streams", closed_streams, tools, model)
     cases.run("outputs: nvcc sees no name", nvcc_sees_no_name, tools, model)
     cases.run("outputs: several commands write one file", side_by_side, tools, model)
     cases.run("outputs: a trained program without room", trained, tools, model)

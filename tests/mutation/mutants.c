@@ -172,7 +172,7 @@ bool conflicts(const Line *a, const Line *b)
     return false;
 }
 
-#define KIND(name, function)                                                                       \
+#define KIND(name, function, alone)                                                                \
     static void make_##function(const Program *program, FgArena *arena, TryMutant *try,            \
                                 void *context)                                                     \
     {                                                                                              \
@@ -182,8 +182,10 @@ bool conflicts(const Line *a, const Line *b)
 #include "kinds.def"
 #undef KIND
 
+enum { SOME, ALL };
+
 const Kind mutant_kinds[] = {
-#define KIND(name, function) {name, make_##function},
+#define KIND(name, function, alone) {name, make_##function, alone},
 #include "kinds.def"
 #undef KIND
 };

@@ -20,6 +20,7 @@ typedef void TryMutant(void *context, const Mutant *mutant);
 typedef struct Kind {
     const char *name;
     void (*make)(const Program *program, FgArena *arena, TryMutant *try, void *context);
+    bool alone; /* each must be refused without a plan */
 } Kind;
 
 extern const Kind mutant_kinds[];

@@ -46,7 +46,7 @@ uint32_t event_line(const Cx *cx, const char *entry, uint64_t event, uint32_t ne
 bool conflicts(const Line *a, const Line *b);
 
 /* ---- the kinds ---- */
-#define KIND(name, function) void function(const Cx *cx);
+#define KIND(name, function, alone) void function(const Cx *cx);
 #include "kinds.def"
 #undef KIND
 

@@ -4,7 +4,7 @@
  * A mutant must be refused without a plan: the proof of the program alone. Where it is not, the
  * fault makes another well-formed program (it computes something else, but neither races nor
  * leaves its memory), and the comparison with the plan must refuse it. Kinds for which that may
- * happen are marked; docs/proof.md argues why.
+ * happen are marked in kinds.def; docs/proof.md argues why.
  *
  * The suite tries a sample that does not depend on chance. In the environment, FG_MUTANTS=all tries
  * every mutant, FG_MUTANTS=N up to N of each kind and program, FG_MUTANTS_ONLY=WORD those of the
@@ -142,7 +142,7 @@ typedef struct Count {
 
 typedef struct Run {
     const Program *program;
-    const char *kind;
+    const Kind *kind;
     Count *count;
     uint32_t every, seen; /* of this kind and program */
     bool counting;
@@ -165,15 +165,17 @@ static void try(void *context, const Mutant *mutant)
     run->count->alone += !verdict.ok;
     const Line *line = &run->program->lines.data[mutant->line];
     if (verdict.ok && getenv("FG_MUTANTS_SHOW"))
-        printf("%s: %s: %.*s\n", run->program->variant->title, run->kind, (int)line->len,
+        printf("%s: %s: %.*s\n", run->program->variant->title, run->kind->name, (int)line->len,
                line->text);
+    bool alone = !verdict.ok || !run->kind->alone;
     if (verdict.ok)
         verdict = program_verdict(mutant->arena, text, len, run->program->plan);
     run->count->with_plan += !verdict.ok;
-    if (!verdict.ok)
+    if (!verdict.ok && alone)
         return;
-    printf("%s: not refused although %s, at line %u:\n%.*s\n", run->program->variant->title,
-           run->kind, mutant->line + 1, (int)line->len, line->text);
+    printf("%s: not refused%s although %s, at line %u:\n%.*s\n", run->program->variant->title,
+           verdict.ok ? "" : " without the plan", run->kind->name, mutant->line + 1, (int)line->len,
+           line->text);
     ++*run->failures;
 }
 
@@ -183,7 +185,7 @@ static void try_kind(const Program *program, const Kind *kind, uint32_t sample, 
     const char *asked = getenv("FG_MUTANTS"); /* "all", or a number */
     bool all = asked && !strcmp(asked, "all");
     sample = asked && atoi(asked) > 0 ? (uint32_t)atoi(asked) : sample;
-    Run run = {program, kind->name, count, 1, 0, true, failures};
+    Run run = {program, kind, count, 1, 0, true, failures};
     FgArena *arena = fg_arena_new();
     kind->make(program, arena, try, &run);
     count->places += run.seen;

@@ -412,12 +412,12 @@ static void recompute_agrees(int *failures)
 static bool unfolded(Setup *s, FgCompiled *out)
 {
     const char *text = random_model(s->arena, s->seed), *last = ",fold";
-    size_t length = strlen(FG_PIPELINE_GRAPH) - strlen(last);
-    FG_ASSERT(strcmp(FG_PIPELINE_GRAPH + length, last) == 0);
+    size_t length = strlen(FG_PIPELINE_UNFUSED) - strlen(last);
+    FG_ASSERT(strcmp(FG_PIPELINE_UNFUSED + length, last) == 0);
     FgModelOptions options = {.numerics = s->numerics};
     FgModule *m = fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
     FgPassManager pm = {.arena = s->arena, .machine = &s->machine, .budget = UINT64_MAX};
-    if (!m || !fg_run_passes(&pm, m, fg_arena_strndup(s->arena, FG_PIPELINE_GRAPH, length)))
+    if (!m || !fg_run_passes(&pm, m, fg_arena_strndup(s->arena, FG_PIPELINE_UNFUSED, length)))
         return false;
     m->plan = fg_plan_fixed(m, s->arena, "zero3", FG_RECOMPUTE_NONE);
     *out = (FgCompiled){.module = m, .memory_bytes = 1u << 30};

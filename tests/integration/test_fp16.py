@@ -139,6 +139,25 @@ def resumes(f):
     require(any(whole[s]["skipped"] for s in range(1, 10)), "nothing was skipped before the stop")
 
 
+def damaged(f):
+    """What a manifest says of the scale is believed only when it can be."""
+    program = f.program("agree-compiled", "--ranks", 3, "--batch", 1, "--accumulate", 2)
+    _, save, _ = f.train(program, "damaged", "--steps", 1)
+    path = os.path.join(save, "step-000001", "manifest.json")
+    whole = json.load(open(path))
+    for change, text in (
+        ({"loss_scale": 3}, "'loss_scale' is not a power of two"),
+        ({"loss_scale": "big"}, "'loss_scale' is not a power of two"),
+        ({"skipped": 2}, "more steps were skipped than done"),
+        ({"skipped": "two"}, "'skipped' is not a whole number"),
+        ({"good_steps": None}, "'good_steps' is not a whole number"),
+    ):
+        with open(path, "w") as file:
+            json.dump({**whole, **change}, file)
+        _, said = f.tools.call(program, "--data", f.tokens, "--steps", 2, "--resume", save, expect=1)
+        require(text in said, f"{change}: {said[-400:]}")
+
+
 def mistakes(f):
     program = f.program("agree-compiled", "--ranks", 3, "--batch", 1, "--accumulate", 2)
     run = (program, "--data", f.tokens)
@@ -171,6 +190,7 @@ def main():
     cases.run("fp16: skipped steps change the scale alone", comes_down, f)
     cases.run("fp16: schedules agree, bitwise", agree, f)
     cases.run("fp16: resumes, bitwise", resumes, f)
+    cases.run("fp16: manifests that cannot be", damaged, f)
     cases.run("fp16: mistakes, and no scale that helps", mistakes, f)
     tools.close()
     cases.end()

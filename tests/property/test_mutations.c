@@ -61,6 +61,8 @@ static bool begin(Case *c, uint64_t seed, int *failures)
                            FG_LOOKUP_DENSE,
                            random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED,
                            1 + random_below(&random, 9)};
+    if (seed % 5 == 0)
+        numerics.compute = numerics.wire = FG_F16;
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),

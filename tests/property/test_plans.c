@@ -63,6 +63,10 @@ static FgNumerics random_numerics(Random *r)
         n.wire = FG_F32;
     n.clip = random_below(r, 2) ? 1.0 : 0.0;
     n.accumulate = 1 + random_below(r, 4);
+    if (n.compute == FG_BF16 && n.accumulate % 2) {
+        n.compute = FG_F16;
+        n.wire = n.wire == FG_BF16 ? FG_F16 : n.wire;
+    }
     n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
     n.vocab = random_below(r, 3) ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED;
     n.chunk = n.vocab == FG_VOCAB_SHARDED || random_below(r, 2) ? 1 + random_below(r, 12) : 0;

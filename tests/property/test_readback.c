@@ -31,6 +31,8 @@ static bool compile(Case *c, uint64_t seed)
                            FG_LOOKUP_DENSE,
                            random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED,
                            1 + random_below(&random, 9)};
+    if (dtype == FG_BF16 && seed % 2)
+        numerics.compute = numerics.wire = FG_F16;
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
                             .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),

@@ -52,7 +52,7 @@ struct FgRtCx {
     int rehearsing; /* start-up, before the prologue: calls that build plans do so, and run once on
                        an arena of garbage */
     int sm;         /* compute capability: 90 */
-    int n_sm;
+    int n_sm, shared_bytes; /* multiprocessors; shared memory that a block may have */
     const char *call; /* the one being made, and its node; NULL between calls */
     uint32_t node;
     FgCudaFail fail;

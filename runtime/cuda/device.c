@@ -84,6 +84,10 @@ static bool choose_device(FgRtGroup *group)
     fg_cuda_check(cx,
                   cudaDeviceGetAttribute(&cx->n_sm, cudaDevAttrMultiProcessorCount, group->device),
                   "cudaDeviceGetAttribute");
+    fg_cuda_check(cx,
+                  cudaDeviceGetAttribute(&cx->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                         group->device),
+                  "cudaDeviceGetAttribute");
     cx->sm = 10 * major + minor;
     return !fg_cuda_failed(cx);
 }

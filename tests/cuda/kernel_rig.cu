@@ -91,6 +91,7 @@ Rig::Rig(uint64_t bytes_, uint64_t ws_bytes_, bool with_host)
         must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     cx.sm = properties.major * 10 + properties.minor;
     cx.n_sm = properties.multiProcessorCount;
+    cx.shared_bytes = (int)properties.sharedMemPerBlockOptin;
     if (with_host) {
         memory.resize(bytes + ws_bytes);
         first.resize(bytes);

@@ -611,37 +611,43 @@ static void test_adamw(Rig &r)
         for (uint64_t dt : FLOATS)
             for (uint64_t bucket : {0, 1})
                 for (uint64_t set : {FG_RT_CURRENT, FG_RT_PENDING})
-                    for (int valid = 0; valid < 2; valid++) {
-                        uint64_t n = buckets[bucket].elements / 2, f32 = FG_RT_F32;
-                        r.begin();
-                        uint64_t g = r.normal(grad_dt, n, 0.01), m1 = r.normal(f32, n, 0.01);
-                        uint64_t m2 = r.positive(f32, n);
-                        uint64_t shard = r.normal(dt, n), master = NONE;
-                        if (dt != FG_RT_F32) {
-                            master = r.normal(f32, n);
-                            r.changes(master, f32, n, SAME);
+                    for (int valid = 0; valid < 2; valid++)
+                        for (int few = 0; few < 2; few++) { /* so that the slice is a large one */
+                            uint64_t n = buckets[bucket].elements / 2, f32 = FG_RT_F32;
+                            r.begin();
+                            int all = r.cx.n_sm;
+                            r.cx.n_sm = few ? 3 : all;
+                            uint64_t g = r.normal(grad_dt, n, 0.01), m1 = r.normal(f32, n, 0.01);
+                            uint64_t m2 = r.positive(f32, n);
+                            uint64_t shard = r.normal(dt, n), master = NONE;
+                            if (dt != FG_RT_F32) {
+                                master = r.normal(f32, n);
+                                r.changes(master, f32, n, SAME);
+                            }
+                            r.changes(m1, f32, n, SAME);
+                            r.changes(m2, f32, n, SAME);
+                            r.changes(shard, dt, n, SAME);
+                            uint64_t scalars = r.room(f32, FG_RT_SCALARS);
+                            const double values[] = {0,    1e-3, 0.9,  0.95, 1e-8,         0.1,
+                                                     0.19, 0.05, 17.0, 0.6,  (double)valid};
+                            for (uint64_t i = 0; i < FG_RT_SCALARS; i++)
+                                r.set(scalars, f32, i, -1);
+                            for (uint64_t i = 0; i < 11; i++)
+                                r.set(scalars, f32, set * FG_RT_SET + i, values[i]);
+                            uint64_t norm = NONE;
+                            if (set == FG_RT_CURRENT) {
+                                norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+                                for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                                    r.set(norm, FG_RT_I64, i, 0);
+                                r.changes(norm, FG_RT_I64, FG_RT_NORM_LIMBS, LIMBS);
+                            }
+                            CHECK(r,
+                                  label("adamw", dt,
+                                        {grad_dt, bucket, set, (uint64_t)valid, (uint64_t)few}),
+                                  adamw, g, master, m1, m2, shard, norm, scalars, bucket, n,
+                                  grad_dt, dt, (uint64_t)set);
+                            r.cx.n_sm = all;
                         }
-                        r.changes(m1, f32, n, SAME);
-                        r.changes(m2, f32, n, SAME);
-                        r.changes(shard, dt, n, SAME);
-                        uint64_t scalars = r.room(f32, FG_RT_SCALARS);
-                        const double values[] = {0,    1e-3, 0.9,  0.95, 1e-8,         0.1,
-                                                 0.19, 0.05, 17.0, 0.6,  (double)valid};
-                        for (uint64_t i = 0; i < FG_RT_SCALARS; i++)
-                            r.set(scalars, f32, i, -1);
-                        for (uint64_t i = 0; i < 11; i++)
-                            r.set(scalars, f32, set * FG_RT_SET + i, values[i]);
-                        uint64_t norm = NONE;
-                        if (set == FG_RT_CURRENT) {
-                            norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
-                            for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
-                                r.set(norm, FG_RT_I64, i, 0);
-                            r.changes(norm, FG_RT_I64, FG_RT_NORM_LIMBS, LIMBS);
-                        }
-                        CHECK(r, label("adamw", dt, {grad_dt, bucket, set, (uint64_t)valid}), adamw,
-                              g, master, m1, m2, shard, norm, scalars, bucket, n, grad_dt, dt,
-                              (uint64_t)set);
-                    }
 }
 
 static void test_update(Rig &r)

@@ -6,7 +6,7 @@
 #include "runtime/cuda/kernels/norm_window.cuh"
 #include "runtime/cuda/kernels/segments.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, MOST_THREADS = 1024 };
 
 /* ---- gradient buffers ---- */
 
@@ -118,8 +118,8 @@ static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, co
 }
 
 /* norm: where the squares of the gradient are added on the way, with NORM. */
-template <bool NORM, class G, class S>
-__global__ void __launch_bounds__(THREADS)
+template <bool NORM, class G, class S, int BLOCK>
+__global__ void __launch_bounds__(BLOCK)
     adamw_kernel(AdamWArrays<G, S> a, const float *set, bool factored, unsigned long long *norm,
                  FgCudaSpan pieces, uint64_t first, uint64_t elements, bool wide)
 {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(THREADS)
         squares.begin();
     }
     AdamW s = adamw_scalars(set, factored);
-    FgShare share = fg_block_share(elements, THREADS * V); /* of the part, then of the slice */
+    FgShare share = fg_block_share(elements, BLOCK * V); /* of the part, then of the slice */
     share.begin += first;
     share.end += first;
     unsigned lane = threadIdx.x % 32;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(THREADS)
             break;
         float keep = pieces.at[i].decay ? s.keep : 1.0f;
         /* The same number of turns for all lanes of a warp. */
-        for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += THREADS * V) {
+        for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += BLOCK * V) {
             float g[1][V];
             adamw_four(a, s, keep, at + lane * V, begin, end, wide, g[0]);
             if constexpr (NORM)
@@ -164,6 +164,10 @@ template <class T> static T *before(FgRtCx *cx, uint64_t offset, uint64_t first)
     return (T *)((uintptr_t)fg_cuda_at(cx, offset) - first * sizeof(T));
 }
 
+/* An update runs beside products, and both are slow where they share a multiprocessor: blocks of
+ * small products wait until the last block of the update has gone. A large one therefore takes two
+ * thirds of the multiprocessors for itself, one block each (shared memory that it does not use
+ * keeps a second one away), which is enough for the memory's rate. */
 static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t master,
                    uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t norm,
                    uint64_t scalars, FgCudaSpan pieces, uint64_t first, uint64_t elements,
@@ -186,13 +190,25 @@ static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t mast
         bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
                     fg_aligned(a.shard);
         bool factored = cx->program->clip > 0 || cx->program->scales_loss;
-        auto *kernel = norm == FG_RT_NONE ? adamw_kernel<false, G, S> : adamw_kernel<true, G, S>;
-        /* Few blocks where each ends with additions to the norm. */
-        unsigned blocks = fg_blocks(cx, elements, THREADS * 4, norm == FG_RT_NONE ? 32 : 16);
-        kernel<<<blocks, THREADS, 0, stream>>>(
-            a, values, factored,
-            norm == FG_RT_NONE ? NULL : (unsigned long long *)fg_cuda_at(cx, norm), pieces, first,
-            elements, wide);
+        unsigned long long *to =
+            norm == FG_RT_NONE ? NULL : (unsigned long long *)fg_cuda_at(cx, norm);
+        unsigned blocks = (unsigned)(cx->n_sm * 2 / 3);
+        size_t room = (size_t)cx->shared_bytes - 4096; /* the rest: the norm's limbs */
+        if (blocks > 0 && elements >= (uint64_t)blocks * MOST_THREADS * 16) {
+            auto *kernel = to ? adamw_kernel<true, G, S, MOST_THREADS>
+                              : adamw_kernel<false, G, S, MOST_THREADS>;
+            fg_cuda_check(cx,
+                          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               (int)room),
+                          "cudaFuncSetAttribute");
+            kernel<<<blocks, MOST_THREADS, room, stream>>>(a, values, factored, to, pieces, first,
+                                                           elements, wide);
+        } else {
+            auto *kernel =
+                to ? adamw_kernel<true, G, S, THREADS> : adamw_kernel<false, G, S, THREADS>;
+            kernel<<<fg_blocks(cx, elements, THREADS * 4, 16), THREADS, 0, stream>>>(
+                a, values, factored, to, pieces, first, elements, wide);
+        }
     });
     fg_launched(cx);
 }

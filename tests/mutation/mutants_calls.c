@@ -76,9 +76,12 @@ void flip_accumulate(const Cx *cx)
 
 /* ---- addresses and sizes ---- */
 
-/* Is the argument the begin of a range that the call touches? */
+/* Is the argument the begin of a range that the call touches? (Custom functions are given rows of a
+ * table: other_operands.) */
 static bool is_buffer(const Line *line, uint32_t arg)
 {
+    if (line_is(line, "custom"))
+        return false;
     for (uint32_t i = 0; i < line->effects.len; i++)
         if (line->effects.data[i].kind <= FG_RB_RELEASE && line->effects.data[i].arg == arg)
             return true;

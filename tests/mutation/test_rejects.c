@@ -283,6 +283,35 @@ static void every_message_is_seen(int *failures)
     refuses(&clipped, edits, sizeof edits / sizeof *edits, failures);
 }
 
+/* With another name everywhere, and with the second operand in the place of the first, a program is
+ * well formed, but it is not the plan's. */
+static void only_the_plan_tells(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    Program program;
+    bool made = program_make(arena, &custom, &program);
+    CHECK(made);
+    if (made) {
+        const FgRbOperand *rows = program.tables.operands.data;
+        const char *first =
+            fg_arena_printf(arena, "{FG_RT_F32, 0, %llu,", (unsigned long long)rows[0].offset);
+        const char *second =
+            fg_arena_printf(arena, "{FG_RT_F32, 0, %llu,", (unsigned long long)rows[1].offset);
+        Edit operand = {first, second, "", true};
+        Edit name = {"relu2_f32", "rest2_f32", "", true};
+        const char *other = edited(arena, program.text, &operand, failures), *text = program.text;
+        while (strstr(text, name.from))
+            text = edited(arena, text, &name, failures);
+        Verdict verdict = program_verdict(arena, other, strlen(other), program.plan);
+        CHECK(program_verdict(arena, other, strlen(other), NULL).ok);
+        CHECK(!verdict.ok);
+        verdict = program_verdict(arena, text, strlen(text), program.plan);
+        CHECK(program_verdict(arena, text, strlen(text), NULL).ok);
+        CHECK(!verdict.ok && strstr(verdict.said, "it calls another function than"));
+    }
+    fg_arena_free(arena);
+}
+
 static void nothing_is_no_program(int *failures)
 {
     FgArena *arena = fg_arena_new();
@@ -362,7 +391,7 @@ static void chains_are_checked(int *failures)
 
 UNIT_MAIN({"libclang_must_load", libclang_must_load},
           {"every_message_is_seen", every_message_is_seen},
-          {"plans_lack_nothing", plans_lack_nothing},
+          {"plans_lack_nothing", plans_lack_nothing}, {"only_the_plan_tells", only_the_plan_tells},
           {"nothing_is_no_program", nothing_is_no_program},
           {"strides_are_checked", strides_are_checked},
           {"custom_functions_are_checked", custom_functions_are_checked},

@@ -48,10 +48,10 @@ static void figures(int *failures)
     CHECK(!h200.reserved_estimated);
     CHECK_EQ_U64(h200.workspace_bytes, 144 << 20);
     CHECK_EQ_U64(load(failures, a, "host").workspace_bytes, 4 << 20);
-    /* NCCL's plain all-gather on four H200s: 128 MB at 293 GB/s of bus bandwidth. */
-    CHECK_NEAR(fg_curve_seconds(&h200.gather, 128e6), 128e6 * 0.75 / 293e9, 1e-9);
-    CHECK_NEAR(fg_curve_seconds(&h200.gather, 1024e6), 2 * 512e6 * 0.75 / 318e9, 1e-9);
-    CHECK_NEAR(fg_curve_seconds(&h200.gather, 0), 2.4e-5, 1e-12);
+    /* All-gather by copy engines on four H200s: 128 MB at 316 GB/s of bus bandwidth. */
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 128e6), 128e6 * 0.75 / 316e9, 1e-9);
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 1024e6), 2 * 512e6 * 0.75 / 352e9, 1e-9);
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 0), 2.6e-5, 1e-12);
     /* Host copies: bytes by bytes a second, whatever the ranks; ranks of a node share its memory.
      */
     FgMachine h100 = load(failures, a, "8xH100");

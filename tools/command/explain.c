@@ -61,6 +61,36 @@ static double waits_for(FgArena *arena, const FgModule *m, const FgProfile *p, u
 }
 
 /* ---- gathers ---- */
+
+/* The first node of a step that reads a copy which was gathered in the step before, or FG_NO_ID. */
+static uint32_t use_in_next_step(const FgModule *m, uint32_t gather)
+{
+    uint32_t root = root_of(m, m->nodes.data[gather].results[0]);
+    for (uint32_t f = 0; f < m->funcs.len; f++) {
+        const FgFunc *func = &m->funcs.data[f];
+        if (strcmp(func->name, "step") != 0 && strcmp(func->name, "first") != 0)
+            continue;
+        for (uint32_t i = 0; i < func->order.len; i++) {
+            const FgNode *node = &m->nodes.data[func->order.data[i]];
+            for (uint32_t k = 0; k < node->n_operands && fg_node_is_compute(node); k++)
+                if (node->operands[k] != FG_NO_ID && root_of(m, node->operands[k]) == root)
+                    return node->id;
+        }
+    }
+    return FG_NO_ID;
+}
+
+static void tell_next_step(const FgModule *m, const FgProfile *p, const FgFunc *func, FgStory *s)
+{
+    double end = 0.0;
+    for (uint32_t i = 0; i < func->order.len; i++)
+        end = p->run[func->order.data[i]].end_us > end ? p->run[func->order.data[i]].end_us : end;
+    s->use = use_in_next_step(m, s->node);
+    s->next_step = s->use != FG_NO_ID;
+    if (s->next_step)
+        s->slack_us = end - s->end_us + p->run[s->use].start_us;
+}
+
 static void tell_gather(FgArena *arena, const FgModule *m, const FgProfile *p, uint64_t budget,
                         FgStory *s)
 {
@@ -76,7 +106,9 @@ static void tell_gather(FgArena *arena, const FgModule *m, const FgProfile *p, u
     }
     if (s->before == FG_NO_ID)
         s->before = s->use;
-    if (s->use != FG_NO_ID) {
+    if (s->use == FG_NO_ID) {
+        tell_next_step(m, p, func, s);
+    } else {
         s->waited_us = waits_for(arena, m, p, s->use, s->node);
         s->slack_us = p->run[s->use].start_us - s->end_us;
     }
@@ -141,7 +173,7 @@ static void find_twin(FgArena *arena, const FgExplanation *e, FgStory *s)
     const FgFunc *func = &m->funcs.data[s->func], *other = func_named(other_m, func->name);
     const FgProfile *p = &e->more.profile;
     uint32_t at = s->at, anchor;
-    if (s->gather && (s->use == FG_NO_ID || !fg_node_func(m, s->use, &at)))
+    if (s->gather && (s->use == FG_NO_ID || s->next_step || !fg_node_func(m, s->use, &at)))
         return;
     anchor = other ? same_place(m, func, at, other_m, other) : 0;
     if (!other || anchor == other->order.len)

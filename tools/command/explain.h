@@ -34,7 +34,8 @@ typedef struct FgStory {
     FgIdVec holds_up; /* nodes of other streams that start when it ends, having waited for it */
     /* Gathers. */
     bool gather;
-    uint32_t use;     /* the first node that reads it; FG_NO_ID: none in this function */
+    uint32_t use;     /* the first node that reads it; FG_NO_ID: none */
+    bool next_step;   /* that node is of the step behind this one */
     uint32_t before;  /* the compute node before which it is issued; FG_NO_ID: the end */
     uint32_t ahead;   /* compute nodes between its place and its use */
     double waited_us; /* the use waits for it, beyond what it awaits anyway */

@@ -110,7 +110,10 @@ static void put_gather(const Text *t, const FgStory *s)
         fg_buf_printf(t->out, "  issued    %u node%s ahead of its use, before %s\n", s->ahead,
                       plural(s->ahead), node_text(t, s->before));
     if (s->use == FG_NO_ID)
-        fg_buf_puts(t->out, "  needed    by no node of this function\n");
+        fg_buf_puts(t->out, "  needed    by no node\n");
+    else if (s->next_step)
+        fg_buf_printf(t->out, "  needed    by %s of the next step: %s after it is there\n",
+                      node_text(t, s->use), us(t, s->slack_us));
     else if (s->waited_us >= NOTHING_US)
         fg_buf_printf(t->out, "  needed    by %s, which waits %s for it and starts at %s\n",
                       node_text(t, s->use), us(t, s->waited_us),

@@ -498,7 +498,7 @@ def chains(run, precision):
     print(f"  losses within {worst:.1e} of the host's")
 
 
-def sanitizer(run, name, program="tiny-one"):
+def sanitizer(run, name, program="tiny-one", attention="library"):
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         print("  compute-sanitizer is not here: not run")
@@ -506,9 +506,8 @@ def sanitizer(run, name, program="tiny-one"):
     # Races and barriers of the runtime's kernels: the libraries' own use what these two tools do not follow (asynchronous
     # barriers, matrix units that read shared memory), and they report or break it.
     mine = [] if name == "memcheck" else [w for text in ("cudnn", "nvjet", "cutlass", "cublas", "gemm") for w in ("--kernel-name-exclude", f"kns={text}")]
-    options = [] if name == "memcheck" else ["--attention", "builtin"]
     said, _ = run.call(tool, "--tool", name, *mine, "--error-exitcode", "9", run.path(program), "--data", run.path("tiny.bin"), "--steps", 2,
-                       "--no-graph", *options, limit=120, gpu=0)  # fmt: skip
+                       "--no-graph", "--attention", attention, limit=120, gpu=0)  # fmt: skip
     print("  " + said.strip().split("\n")[-1])
 
 
@@ -574,8 +573,9 @@ def execute(args):
         cases.run(f"chains as their nodes, {precision}", chains, run, precision)
     cases.run("compute-sanitizer memcheck, chains-bf16", sanitizer, run, "memcheck", "chains-bf16")
     cases.run("poisoned memory, tiny-one", poisoned, run)
+    cases.run("compute-sanitizer memcheck, tiny-one", sanitizer, run, "memcheck")
     for tool in ("memcheck", "racecheck", "synccheck"):
-        cases.run(f"compute-sanitizer {tool}, tiny-one", sanitizer, run, tool)
+        cases.run(f"compute-sanitizer {tool}, tiny-one, builtin attention", sanitizer, run, tool, "tiny-one", "builtin")
     if run.gpus >= 2:
         two_gpus(run, cases)
     shutil.rmtree(folder, ignore_errors=True)

@@ -12,8 +12,8 @@
  *   layout(kind)     index of a strided layout (layout.h), or FG_RT_NONE where none is needed
  *   an attribute     INT and BOOL as integers (negative ones in two's complement), FLOAT as a
  * float, WORD as the index of the choice, TEXT as the index of the function: the custom one of that
- * name, the chain's with that expression. ws the workspace's offset and bytes bucket elements  the node's bucket and its padded length
- * FG_RT_X 1.0      as they stand */
+ * name, the chain's with that expression. ws the workspace's offset and bytes bucket elements  the
+ * node's bucket and its padded length FG_RT_X 1.0      as they stand */
 #ifndef FG_CODEGEN_ARGS_H
 #define FG_CODEGEN_ARGS_H
 

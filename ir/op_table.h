@@ -12,7 +12,7 @@ typedef enum FgOpFlag {
                                    gradient buffer, in the wire dtype: attribute `accumulate` */
     FG_OPF_COLLECTIVE = 1 << 3,
     FG_OPF_EFFECT = 1 << 4, /* writes something beside its results: never removed or merged */
-    FG_OPF_VIEW = 1 << 5, /* result 0 is operand 0's memory, or a part of it: no work, no call */
+    FG_OPF_VIEW = 1 << 5,   /* result 0 is operand 0's memory, or a part of it: no work, no call */
     FG_OPF_WORKSPACE = 1 << 6, /* its call takes the workspace as scratch */
     FG_OPF_CONSTANT = 1 << 7,  /* no operands, same result every step: computed once by @init */
     FG_OPF_PLUS = 1 << 8 /* its last operand, `plus`, is added to result 0 before the one rounding;

@@ -1,5 +1,6 @@
-/* Calls of the user's own functions, and of the program's own, of fused chains: they launch on the stream that they are handed, and must not
- * synchronise, allocate or read the device, since steps are captured into graphs. */
+/* Calls of the user's own functions, and of the program's own, of fused chains: they launch on the
+ * stream that they are handed, and must not synchronise, allocate or read the device, since steps
+ * are captured into graphs. */
 #include "runtime/cuda/core.h"
 
 static uint64_t element_bytes(uint32_t dtype)

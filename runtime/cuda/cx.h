@@ -53,7 +53,7 @@ struct FgRtCx {
                        an arena of garbage */
     int sm;         /* compute capability: 90 */
     int n_sm, shared_bytes; /* multiprocessors; shared memory that a block may have */
-    const char *call; /* the one being made, and its node; NULL between calls */
+    const char *call;       /* the one being made, and its node; NULL between calls */
     uint32_t node;
     FgCudaFail fail;
 };

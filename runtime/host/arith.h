@@ -1,4 +1,5 @@
-/* Arithmetic shared by kernels: sums in a fixed order. Functions of one element are fg_chain.h's. */
+/* Arithmetic shared by kernels: sums in a fixed order. Functions of one element are fg_chain.h's.
+ */
 #ifndef FG_RUNTIME_HOST_ARITH_H
 #define FG_RUNTIME_HOST_ARITH_H
 

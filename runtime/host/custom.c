@@ -1,5 +1,6 @@
-/* Calls of the user's own functions, and of the program's own, of fused chains. What the program states of them was proved when it was
- * compiled; a program that was not is refused here rather than obeyed. */
+/* Calls of the user's own functions, and of the program's own, of fused chains. What the program
+ * states of them was proved when it was compiled; a program that was not is refused here rather
+ * than obeyed. */
 #include "runtime/host/elements.h"
 #include "runtime/host/kernels.h"
 

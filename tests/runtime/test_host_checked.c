@@ -220,7 +220,8 @@ static void read_of_overwritten(int *failures)
 
 static void workspace_body(FgRtCx *cx)
 {
-    fg_rt_linear(cx, 0, FG_COMPUTE, A, A, FG_RT_NONE, FG_RT_NONE, C, 4, 4, 4, 0, FG_RT_F32, B, BYTES);
+    fg_rt_linear(cx, 0, FG_COMPUTE, A, A, FG_RT_NONE, FG_RT_NONE, C, 4, 4, 4, 0, FG_RT_F32, B,
+                 BYTES);
     copy(cx, 1, FG_COMPUTE, B, D);
 }
 

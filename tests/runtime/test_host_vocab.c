@@ -64,7 +64,8 @@ static void head_piece(FgRtCx *cx, uint64_t first, uint64_t n)
     uint64_t ranks = n_ranks(cx), cols = n_cols(cx), rows = n * ranks, all = TOKENS * ranks;
     fg_rt_collect(cx, 3, FG_REDUCE, X, XS, TOKENS * HIDDEN, rows * HIDDEN, first * HIDDEN, dt);
     fg_rt_join(cx);
-    fg_rt_linear(cx, 4, FG_COMPUTE, XS, W, B, FG_RT_NONE, LOGITS, rows, cols, HIDDEN, 0, dt, WS, WS_BYTES);
+    fg_rt_linear(cx, 4, FG_COMPUTE, XS, W, B, FG_RT_NONE, LOGITS, rows, cols, HIDDEN, 0, dt, WS,
+                 WS_BYTES);
     fg_rt_vocab_stats(cx, 5, FG_COMPUTE, LOGITS, ALL_LABELS, STATS, all, first, rows, cols, VOCAB,
                       ignore, dt);
     fg_rt_join(cx);

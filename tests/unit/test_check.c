@@ -58,7 +58,8 @@ static const char clipped[] =
     "state %norm.5 : i64[24] role(norm) mem(constants) at(1664)\n"
     "state %ws.6 : f32[64] role(workspace) mem(workspace) at(1856)\n"
     "func @step {\n"
-    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+    "phase(update) "
     "stream(reduce)\n"
     "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
     "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) wait(#20)\n"
@@ -74,7 +75,8 @@ static const char clipped[] =
     "  #14 %scalars.4 = clip_factor %norm.5 {clip = 1.0} phase(update) stream(reduce)\n"
     "}\n"
     "func @flush {\n"
-    "  #30 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
+    "  #30 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+    "phase(update) "
     "stream(reduce)\n"
     "}\n";
 
@@ -309,46 +311,49 @@ REJECTS(micro_step_lost, accumulated,
         "reduce_scatter %B.12 {accumulate = true}", "reduce_scatter %B.12")
 
 /* ---- updates ---- */
-REJECTS(
-    not_updated, plain, "the step does not update bucket b",
-    "  #12 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) phase(update) stream(reduce)\n",
-    "")
+REJECTS(not_updated, plain, "the step does not update bucket b",
+        "  #12 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) phase(update) "
+        "stream(reduce)\n",
+        "")
 REJECTS(updated_twice, plain, "it updates bucket b a second time in a step", "  #13 ",
         "  #45 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n  #13 ")
 REJECTS(
     updated_with_part, accumulated, "it updates bucket b with 1 of 2 reductions of a step",
     "  #13 %g.3 = reduce_scatter %B.12 {accumulate = true} bucket(0) stream(reduce) wait(#12)\n",
     "", "  #14 %norm.5 = norm_add %g.3 bucket(0) stream(reduce)\n", "")
-REJECTS(
-    update_of_next_gradient, clipped,
-    "it overwrites the reduced gradient of b that no update has used",
-    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
-    "stream(reduce)\n",
-    "", " wait(#20)", "")
-REJECTS(
-    pending_gradient_lost, clipped, /* the slice is placed over an activation of the next step */
-    "it reads %g.3, but #0 full wrote %x.8 into the same bytes", "mem(gradients) at(6432)",
-    "mem(gradients) at(3328)",
-    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
-    "stream(reduce)\n"
-    "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n",
-    "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
-    "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
-    "stream(reduce) wait(#0)\n")
+REJECTS(update_of_next_gradient, clipped,
+        "it overwrites the reduced gradient of b that no update has used",
+        "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+        "phase(update) "
+        "stream(reduce)\n",
+        "", " wait(#20)", "")
+REJECTS(pending_gradient_lost,
+        clipped, /* the slice is placed over an activation of the next step */
+        "it reads %g.3, but #0 full wrote %x.8 into the same bytes", "mem(gradients) at(6432)",
+        "mem(gradients) at(3328)",
+        "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+        "phase(update) "
+        "stream(reduce)\n"
+        "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n",
+        "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
+        "  #20 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+        "phase(update) "
+        "stream(reduce) wait(#0)\n")
 REJECTS(no_flush, clipped, "there is no @flush", "func @flush", "func @other")
-REJECTS(
-    gather_before_pending_update, clipped,
-    "it reads stale weights: %w.10 was gathered before the update of bucket b", "  #20 _,",
-    "  #50 _,",
-    "  #50 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
-    "stream(reduce)\n"
-    "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
-    "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) "
-    "wait(#20)\n",
-    "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
-    "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather)\n"
-    "  #50 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) phase(update) "
-    "stream(reduce) wait(#1)\n")
+REJECTS(gather_before_pending_update, clipped,
+        "it reads stale weights: %w.10 was gathered before the update of bucket b", "  #20 _,",
+        "  #50 _,",
+        "  #50 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+        "phase(update) "
+        "stream(reduce)\n"
+        "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
+        "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) "
+        "wait(#20)\n",
+        "  #0 %x.8 : f32[16, 16] at(3328) = full {shape = [16, 16], value = 1.0}\n"
+        "  #1 %W.9 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather)\n"
+        "  #50 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 {pending = true} bucket(0) "
+        "phase(update) "
+        "stream(reduce) wait(#1)\n")
 
 /* ---- norm and loss ---- */
 REJECTS(norm_before_reduction, accumulated,

@@ -399,7 +399,8 @@ static void parser_rejects(int *failures)
         {"shard=%s.1", "slice=%s.1", "a bucket has no state 'slice'"},
         {"mem(gathered)", "mem(gather)", "did you mean 'gathered'"},
         {"role(moment1", "role(moment3", "'moment3' is not a role"},
-        {"states(4096) arena", "states(4096) arenas", "expected states, arena, host_states or host_arena"},
+        {"states(4096) arena", "states(4096) arenas",
+         "expected states, arena, host_states or host_arena"},
         {"stream(gather)", "stream(gathers)", "did you mean 'gather'"},
     };
     for (size_t i = 0; i < sizeof sched / sizeof *sched; i++)

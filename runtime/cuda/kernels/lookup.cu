@@ -273,10 +273,10 @@ void fg_cuda_lookup_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
     const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
     uint32_t *space = (uint32_t *)fg_cuda_at(cx, ws);
     if (!accumulate)
-        fg_cuda_check(cx,
-                      cudaMemsetAsync(fg_cuda_at(cx, shard), 0, elements * fg_dtype_bytes(shard_dt),
-                                      stream),
-                      "cudaMemsetAsync");
+        fg_cuda_check(
+            cx,
+            cudaMemsetAsync(fg_cuda_at(cx, shard), 0, elements * fg_dtype_bytes(shard_dt), stream),
+            "cudaMemsetAsync");
     if (!fg_rows_fit(cx, tokens) || hidden == 0)
         return;
     uint64_t need = 3 * tokens * sizeof *space;

@@ -362,6 +362,11 @@ REJECTS(norm_before_reduction, accumulated,
         "  #14 %norm.5 = norm_add %g.3 bucket(0) stream(reduce)\n", "")
 REJECTS(norm_twice, plain, "it counts the gradient of b a second time", "  #13 ",
         "  #46 %norm.5 = norm_add %g.3 {accumulate = true} bucket(0) stream(reduce)\n  #13 ")
+REJECTS(norm_twice_by_update, plain, "it counts the gradient of b a second time",
+        "%s.0, _ = adamw %g.3", "%s.0, %norm.5 = adamw %g.3")
+REJECTS(norm_begun_by_update, plain, "the first norm_add of a step must start from zero",
+        "  #11 %norm.5 = norm_add %g.3 bucket(0) phase(update) stream(reduce)\n", "",
+        "%s.0, _ = adamw %g.3", "%s.0, %norm.5 = adamw %g.3")
 REJECTS(norm_not_reset, plain, "the first norm_add of a step must start from zero", "norm_add %g.3",
         "norm_add %g.3 {accumulate = true}")
 REJECTS(norm_without_bucket, plain, "it takes the norm before bucket b is counted in it",
@@ -424,9 +429,10 @@ UNIT_MAIN({"right", right}, {"over_budget", over_budget},
           {"pending_gradient_lost", pending_gradient_lost}, {"no_flush", no_flush},
           {"gather_before_pending_update", gather_before_pending_update},
           {"norm_before_reduction", norm_before_reduction}, {"norm_twice", norm_twice},
-          {"norm_not_reset", norm_not_reset}, {"norm_without_bucket", norm_without_bucket},
-          {"factor_before_norm", factor_before_norm}, {"no_factor", no_factor},
-          {"loss_twice_from_zero", loss_twice_from_zero},
+          {"norm_twice_by_update", norm_twice_by_update},
+          {"norm_begun_by_update", norm_begun_by_update}, {"norm_not_reset", norm_not_reset},
+          {"norm_without_bucket", norm_without_bucket}, {"factor_before_norm", factor_before_norm},
+          {"no_factor", no_factor}, {"loss_twice_from_zero", loss_twice_from_zero},
           {"loss_reduced_twice", loss_reduced_twice}, {"loss_not_reduced", loss_not_reduced},
           {"loss_added_late", loss_added_late},
           {"memory_taken_before_release", memory_taken_before_release}, {"no_address", no_address},

@@ -480,6 +480,7 @@ static void verifier_rejects_sched(int *failures)
         {"gather %s.1", "gather %m.2", "%m.2 is not the shard of bucket 'b'"},
         {"_, %m.2, %v.3, %s.1", "%m.2, %m.2, %v.3, %s.1", "%m.2 is not the master"},
         {"_, %m.2, %v.3, %s.1", "_, _, %v.3, %s.1", "result 1 of 'master? moment1"},
+        {"%s.1, _ = adamw", "%s.1, %v.3 = adamw", "its last result is not the norm"},
         {"release %b.6 bucket(0)", "release %b.6", "it names no bucket that is there"},
         {"release %b.6", "release %y.8", "%y.8 is f32[4, 8], bucket 'b' has 64 elements"},
         {"  #4 %z.9", "  %y.8 = silu %y.8\n  #4 %z.9", "%y.8 is made a second time"},

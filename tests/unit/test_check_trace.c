@@ -153,11 +153,57 @@ static void frozen_bucket_updated(Broken *b)
     b->trace.buckets.data[first_of(b, FG_TRACE_ADAMW)->bucket].trainable = false;
 }
 
-static const struct {
+/* ---- copies to and from host memory ---- */
+
+static void fetch_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_FETCH)->results[0])->bytes += 16;
+}
+
+/* What was updated in a copy is fetched once more into that copy, before it is stashed. */
+static void fetched_over_an_update(Broken *b)
+{
+    const FgTraceNode *update = first_of(b, FG_TRACE_ADAMW_PART);
+    for (uint32_t i = 0; i < b->trace.nodes.len; i++) {
+        FgTraceNode fetch = b->trace.nodes.data[i];
+        if (fetch.kind != FG_TRACE_FETCH || fetch.results[0] != update->results[1])
+            continue;
+        repeat(b, update->id, false);
+        fetch.id = b->trace.nodes.len - 1;
+        fetch.n_waits = 0;
+        b->trace.nodes.data[fetch.id] = fetch;
+        return;
+    }
+    FG_BUG("no fetch brings what is updated");
+}
+
+/* ---- a sharded vocabulary ---- */
+
+static void collected_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_COLLECT)->results[0])->bytes += 1 << 20;
+}
+
+static void collected_twice(Broken *b)
+{
+    repeat(b, first_of(b, FG_TRACE_COLLECT)->id, false);
+}
+
+static void owned_slice_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_VOCAB_DW)->results[0])->elements += 16;
+}
+
+/* ---- all ---- */
+
+typedef struct Fault {
     const char *name;
     void (*plant)(Broken *);
     const char *message;
-} faults[] = {
+} Fault;
+
+/* Its lookups' gradients travel as rows. */
+static const Fault rows_faults[] = {
     {"twice in order", twice_in_order, "it stands in the order twice"},
     {"no bucket", no_bucket, "it names no bucket"},
     {"copy too large", copy_too_large, "is not 2 times as large as"},
@@ -174,27 +220,37 @@ static const struct {
     {"frozen bucket updated", frozen_bucket_updated, "which is not trainable"},
 };
 
-/* Its lookups' gradients travel as rows. */
-static const FgModule *schedule(FgArena *arena, int *failures)
+static const Fault copies_faults[] = {
+    {"fetch too large", fetch_too_large, "differ in size"},
+    {"fetched over an update", fetched_over_an_update, "whose update was not stashed"},
+};
+
+static const Fault vocab_faults[] = {
+    {"collected too large", collected_too_large, "does not hold as much of the"},
+    {"collected twice", collected_twice, "again before anything uses it"},
+    {"owned slice too large", owned_slice_too_large, "does not have the size of a slice of bucket"},
+};
+
+static const FgModule *schedule(FgArena *arena, const char *model, FgVocab vocab, uint32_t offload,
+                                int *failures)
 {
     FgDiags *diags = fg_diags_new(arena);
-    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, 1.0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, 1.0, 1, FG_LOOKUP_DENSE, vocab, 0};
     FgModelOptions options = {.numerics = numerics};
     FgMachine machine;
     FgCompiled compiled = {0};
-    FgCompileOptions how = {.schedule = FG_SCHEDULE_ZERO3, .memory_bytes = UINT64_MAX};
+    FgCompileOptions how = {
+        .schedule = FG_SCHEDULE_ZERO3, .memory_bytes = UINT64_MAX, .offload = offload};
     CHECK(fg_machine_load(arena, diags, "host", &machine));
-    FgModule *graph =
-        fg_model_load(arena, diags, FG_SOURCE_DIR "/tests/data/llama-odd/model.json", &options);
+    const char *path = fg_arena_printf(arena, "%s/%s", FG_SOURCE_DIR, model);
+    FgModule *graph = fg_model_load(arena, diags, path, &options);
     CHECK(graph && fg_compile(arena, graph, &machine, &numerics, &how, &compiled));
     return compiled.module;
 }
 
-static void every_fault_is_refused(int *failures)
+static void refuses(const FgModule *module, const Fault *faults, size_t n, int *failures)
 {
-    FgArena *arena = fg_arena_new();
-    const FgModule *module = schedule(arena, failures);
-    for (size_t i = 0; module && i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; module && i < n; i++) {
         Broken b = {.arena = fg_arena_new()};
         FgProof proof;
         FgBuf said;
@@ -212,7 +268,32 @@ static void every_fault_is_refused(int *failures)
                    ok ? "(proved)" : fg_buf_text(&said));
         fg_arena_free(b.arena);
     }
+}
+#define REFUSES(module, faults) refuses(module, faults, sizeof faults / sizeof *faults, failures)
+
+static void of_rows(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    REFUSES(schedule(arena, "tests/data/llama-odd/model.json", FG_VOCAB_GATHERED, 0, failures),
+            rows_faults);
     fg_arena_free(arena);
 }
 
-UNIT_MAIN({"every_fault_is_refused", every_fault_is_refused})
+static void of_copies(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    REFUSES(schedule(arena, "examples/mlp.json", FG_VOCAB_GATHERED, FG_OFFLOAD_ALL, failures),
+            copies_faults);
+    fg_arena_free(arena);
+}
+
+static void of_a_sharded_vocabulary(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    REFUSES(schedule(arena, "tests/data/llama-odd/model.json", FG_VOCAB_SHARDED, 0, failures),
+            vocab_faults);
+    fg_arena_free(arena);
+}
+
+UNIT_MAIN({"of_rows", of_rows}, {"of_copies", of_copies},
+          {"of_a_sharded_vocabulary", of_a_sharded_vocabulary})

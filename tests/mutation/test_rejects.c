@@ -182,6 +182,7 @@ static const Edit custom_edits[] = {
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 7, 0, 3);", "there is no custom function 7", false},
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 0, 2);", "takes 3 operands", false},
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 900, 3);", "its operands are none", false},
+    {"    8, 64, 256, /* operands", "    64, 8, 256, /* operands", "or has another shape", true},
 };
 
 /* chain.c, and what calls of chains must keep to; for the host, then for GPUs. */

@@ -7,6 +7,7 @@
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Broken {
     FgArena *arena;
@@ -153,7 +154,66 @@ static void frozen_bucket_updated(Broken *b)
     b->trace.buckets.data[first_of(b, FG_TRACE_ADAMW)->bucket].trainable = false;
 }
 
+/* A wait that the program does not need: the same one twice. */
+static void waits_twice(Broken *b)
+{
+    FgTraceNode *node = first_of(b, FG_TRACE_REDUCE_SCATTER);
+    uint32_t *waits = FG_NEW_ARRAY(b->arena, uint32_t, 2);
+    if (!node->n_waits)
+        FG_BUG("the first reduction waits for nothing");
+    waits[0] = waits[1] = node->waits[0];
+    node->waits = waits;
+    node->n_waits = 2;
+    b->trace.emitted = true;
+}
+
+/* A node's results with one replaced. */
+static void result(Broken *b, FgTraceNode *node, uint32_t at, uint32_t id)
+{
+    uint32_t *results = FG_NEW_ARRAY(b->arena, uint32_t, node->n_results);
+    memcpy(results, node->results, node->n_results * sizeof *results);
+    results[at] = id;
+    node->results = results;
+}
+
+static void norm_elsewhere(Broken *b)
+{
+    result(b, first_of(b, FG_TRACE_NORM_ADD), 0, first_of(b, FG_TRACE_ADAMW)->results[1]);
+}
+
+static void moment_of_another(Broken *b)
+{
+    FgTraceNode *node = first_of(b, FG_TRACE_ADAMW);
+    result(b, node, 1, node->results[2]);
+}
+
+/* As if it belonged to the step in which it stands. */
+static void updated_too_early(Broken *b)
+{
+    first_of(b, FG_TRACE_ADAMW)->pending = false;
+}
+
 /* ---- copies to and from host memory ---- */
+
+static void reads_host_memory(Broken *b)
+{
+    first_of(b, FG_TRACE_FETCH)->kind = FG_TRACE_WORK;
+}
+
+static void part_further_on(Broken *b)
+{
+    first_of(b, FG_TRACE_ADAMW_PART)->first += 16;
+}
+
+static void part_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_ADAMW_PART)->operands[0])->bytes *= 8;
+}
+
+static void part_of_another_gradient(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_ADAMW_PART)->operands[0])->at += 64;
+}
 
 static void fetch_too_large(Broken *b)
 {
@@ -218,10 +278,19 @@ static const Fault rows_faults[] = {
     {"factor made twice", factor_made_twice, "it makes the factor of this step a second time"},
     {"moment too large", moment_too_large, "does not have the size of a slice of"},
     {"frozen bucket updated", frozen_bucket_updated, "which is not trainable"},
+    {"waits twice", waits_twice, "is implied by its stream and its other waits"},
+    {"norm elsewhere", norm_elsewhere, "which is no norm"},
+    {"moment of another", moment_of_another, "its result 1 is not the state of bucket"},
+    {"updated too early", updated_too_early, "it updates before the clipping factor is known"},
 };
 
 static const Fault copies_faults[] = {
     {"fetch too large", fetch_too_large, "differ in size"},
+    {"reads host memory", reads_host_memory, "which lies in host memory"},
+    {"part further on", part_further_on, "the next are those from 0 on"},
+    {"part too large", part_too_large, "it updates more than the slice of bucket"},
+    {"part of another gradient", part_of_another_gradient,
+     "is another part of the gradient than it updates"},
     {"fetched over an update", fetched_over_an_update, "whose update was not stashed"},
 };
 

@@ -165,8 +165,10 @@ static FgPackVerdict solve(Search *x, Box box)
     FgPackState *s = &x->state;
     uint64_t cost = 1 + s->scanned / SCANNED_A_STEP;
     s->scanned = 0;
-    if (x->steps < cost)
+    if (x->steps < cost) {
+        x->steps = 0; /* that work is done: a run that cannot pay for it has nothing left */
         return FG_PACK_GAVE_UP;
+    }
     x->steps -= cost;
     uint64_t key = box_key(x, &box);
     if (x->failed[key & x->mask] == key) {

@@ -25,6 +25,9 @@ static const Variant plain = {.title = "mlp, clip",
                               .precision = FG_BF16,
                               .clip = 1.0};
 static const Case annotated[] = {
+    {ANNOTATED("write(whole, bytes*ranks) comm(gather)"), "it gathers no bucket", false},
+    {ANNOTATED("read(shard, bytes) write(whole, bytes*ranks+2) comm(gather)"),
+     "it makes a copy of 49154 bytes of bucket embed.weight", false},
     {ANNOTATED("read(shard, 1x)"), "a number is malformed", false},
     {ANNOTATED("read(shard, size(bytes))"), "argument 'bytes' is no dtype", false},
     {ANNOTATED("read(shard, ((((((((((((((((((((((((1)))))))))))))))))))))))))"),

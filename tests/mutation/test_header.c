@@ -49,6 +49,17 @@ static const Case annotated[] = {
      ", 1);", "the number of arguments is not that of the declaration", false},
 };
 
+/* Tables whose fields the header gives other types. */
+static const Case typed[] = {
+    {"uint32_t ranks, batch", "double ranks; uint32_t batch", NULL, NULL, NULL,
+     "field 'ranks' is no integer", false},
+    {"typedef struct FgRtInput {\n    const char *name;",
+     "typedef struct FgRtInput {\n    int name;", ", FG_RT_I32, ", "{", "{0 * sizeof ",
+     "field 'name' is no text", false},
+    {"const FgRtParam *params;", "const void *params;", ".params = params", "= params", "= inputs",
+     "'params' names a table of FgRtInput, not of FgRtParam", false},
+};
+
 /* A position table that is broadcast over the batch: calls with layouts, of which nothing but the
  * plan is left to speak. */
 static const Variant strided = {.title = "gpt2",
@@ -153,10 +164,16 @@ static void annotations_are_checked(int *failures)
     refuses(&plain, annotated, sizeof annotated / sizeof *annotated, failures);
 }
 
+static void types_are_checked(int *failures)
+{
+    refuses(&plain, typed, sizeof typed / sizeof *typed, failures);
+}
+
 static void layouts_are_the_plans(int *failures)
 {
     refuses(&strided, layouts, sizeof layouts / sizeof *layouts, failures);
 }
 
 UNIT_MAIN({"annotations_are_checked", annotations_are_checked},
+          {"types_are_checked", types_are_checked},
           {"layouts_are_the_plans", layouts_are_the_plans})

@@ -33,7 +33,7 @@
 #define ARENA_GAP 0u
 #endif
 
-#define ARENA_ALIGN 16u
+#define ARENA_ALIGN ((size_t)16)
 #define FIRST_BLOCK ((size_t)16 << 10)
 #define LARGEST_STEP ((size_t)4 << 20)
 

@@ -361,6 +361,7 @@ static FgArg call_arg(const Eval *eval, const Term *term)
         return float_arg(attention_scale(eval, type));
     if (word_is(term->head, "dim")) {
         int attr = find_attr(eval->info, term->more);
+        FG_ASSERT(term->more.text);
         int64_t k = attr >= 0 ? eval->node->attrs[attr].i : strtoll(term->more.text, NULL, 10);
         return int_arg((uint64_t)type->dims[dim_index(eval, type, k)]);
     }

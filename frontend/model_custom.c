@@ -310,14 +310,14 @@ static bool read_lists(const Custom *custom, const FgJson *gradient)
     if ((takes && !read_names(custom, takes, &names, names.len, false, to)) ||
         (returns && !read_names(custom, returns, &names, it->n_in, true, from)))
         return false;
-    for (uint32_t i = 0; i < to->n_ints; i++)
+    for (uint32_t i = 0; takes && i < to->n_ints; i++)
         if (to->ints[i] >= it->n_in + it->n_out &&
             !is_float_result(custom, (uint32_t)to->ints[i] - it->n_in - it->n_out)) {
             fg_json_report(cx->json, takes->items[i].loc, FG_D_BAD_VALUE,
                            "'%s': integers have no gradient", takes->items[i].text);
             return false;
         }
-    for (uint32_t i = 0; i < from->n_ints; i++)
+    for (uint32_t i = 0; returns && i < from->n_ints; i++)
         if (!is_float_input(custom, (uint32_t)from->ints[i])) {
             fg_json_report(cx->json, returns->items[i].loc, FG_D_BAD_VALUE,
                            "'%s': integers have no gradient", returns->items[i].text);

@@ -126,7 +126,7 @@ bool fg_parse_u32_list(FgParser *p, const uint32_t **out, uint32_t *out_n)
     if (!fg_parse_punct(p, '('))
         return false;
     while (!fg_parse_is_punct(p, ')')) {
-        uint32_t id;
+        uint32_t id = 0;
         if ((ids.len && !fg_parse_punct(p, ',')) || !fg_parse_u32(p, &id))
             return false;
         fg_vec_push(p->m->arena, &ids, id);
@@ -142,7 +142,7 @@ bool fg_parse_i64_list(FgParser *p, const int64_t **out, uint32_t *out_n)
     if (!fg_parse_punct(p, '['))
         return false;
     while (!fg_parse_is_punct(p, ']')) {
-        int64_t x;
+        int64_t x = 0;
         if ((ints.len && !fg_parse_punct(p, ',')) || !fg_parse_i64(p, &x))
             return false;
         fg_vec_push(p->m->arena, &ints, x);

@@ -27,11 +27,12 @@
 typedef struct Fuse {
     FgModule *module;
     FgArena *scratch;
-    uint32_t *uses;  /* value */
-    uint32_t *place; /* node: counts nodes that do work; 0 for what no chain takes */
-    uint32_t *start; /* node: place of the first node of its chain */
-    uint32_t *size;  /* node: operands of its chain, at most */
-    bool *joined;    /* node: it moves into its reader */
+    uint32_t n_nodes; /* before: chains that are made join nothing more */
+    uint32_t *uses;   /* value */
+    uint32_t *place;  /* node: counts nodes that do work; 0 for what no chain takes */
+    uint32_t *start;  /* node: place of the first node of its chain */
+    uint32_t *size;   /* node: operands of its chain, at most */
+    bool *joined;     /* node: it moves into its reader */
 } Fuse;
 
 /* A chain as it grows; operands by value and repetition. */
@@ -139,7 +140,7 @@ static const FgNode *candidate(const Fuse *f, const FgNode *reader, uint32_t ope
 {
     const FgModule *m = f->module;
     const FgValue *x = &m->values.data[operand];
-    if (x->kind != FG_VALUE_RESULT || f->uses[operand] != 1)
+    if (x->kind != FG_VALUE_RESULT || f->uses[operand] != 1 || x->def >= f->n_nodes)
         return NULL;
     const FgNode *def = &m->nodes.data[x->def];
     const FgType *y = m->values.data[reader->results[0]].type;
@@ -264,14 +265,15 @@ FgPassResult fg_pass_fuse(FgPassCx *cx)
     FgModule *m = cx->module;
     FgFunc *func = fg_func(m, "step");
     const FgIdVec old = func->order;
-    uint32_t n = m->nodes.len + 1;
+    uint32_t n = m->nodes.len;
     Fuse f = {.module = m,
+              .n_nodes = n,
               .scratch = cx->scratch,
               .uses = FG_NEW_ARRAY(cx->scratch, uint32_t, m->values.len + 1),
-              .place = FG_NEW_ARRAY(cx->scratch, uint32_t, n),
-              .start = FG_NEW_ARRAY(cx->scratch, uint32_t, n),
-              .size = FG_NEW_ARRAY(cx->scratch, uint32_t, n),
-              .joined = FG_NEW_ARRAY(cx->scratch, bool, n)};
+              .place = FG_NEW_ARRAY(cx->scratch, uint32_t, n + 1),
+              .start = FG_NEW_ARRAY(cx->scratch, uint32_t, n + 1),
+              .size = FG_NEW_ARRAY(cx->scratch, uint32_t, n + 1),
+              .joined = FG_NEW_ARRAY(cx->scratch, bool, n + 1)};
     uint32_t found = 0;
     FgIdVec order = {0};
     count(&f, &old);

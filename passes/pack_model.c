@@ -48,8 +48,8 @@ static void find_sections(FgArena *arena, const FgPackProblem *p, FgPackModel *m
     for (uint32_t i = 0; i < n; i++) {
         const FgPackSpan *s = &p->spans[i];
         FG_ASSERT(s->from < s->to && s->low < s->high);
-        ends[2 * i] = (End){s->from, i, true};
-        ends[2 * i + 1] = (End){s->to, i, false};
+        ends[2 * (size_t)i] = (End){s->from, i, true};
+        ends[2 * (size_t)i + 1] = (End){s->to, i, false};
     }
     qsort(ends, 2 * (size_t)n, sizeof *ends, by_time);
     m->reaches = FG_NEW_ARRAY(arena, FgPackReach, n + 1);

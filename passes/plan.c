@@ -224,6 +224,7 @@ static void emit_buckets(Buckets *b)
 /* A group is what is gathered together in time: a layer, or one bucket outside layers. */
 static int64_t group_of(const Buckets *b, uint32_t bucket)
 {
+    FG_ASSERT(bucket < b->layers.len);
     int32_t layer = b->layers.data[bucket];
     return layer >= 0 && !b->by_module ? (int64_t)layer : -1 - (int64_t)bucket;
 }

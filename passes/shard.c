@@ -248,6 +248,6 @@ FgPassResult fg_pass_shard(FgPassCx *pass)
         }
     fg_func(m, "step")->order = cx.order;
     bool same = old.len == cx.order.len && /* nothing is gathered */
-                memcmp(old.data, cx.order.data, old.len * sizeof *old.data) == 0;
+                (old.len == 0 || memcmp(old.data, cx.order.data, old.len * sizeof *old.data) == 0);
     return cx.failed ? FG_PASS_FAILED : same ? FG_PASS_UNCHANGED : FG_PASS_CHANGED;
 }

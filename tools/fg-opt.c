@@ -49,6 +49,7 @@ static const char usage[] =
 static const char *option_value(int argc, char **argv, int *i, const char *name)
 {
     size_t n = strlen(name);
+    FG_ASSERT(argv[*i]);
     if (strncmp(argv[*i], name, n) != 0)
         return NULL;
     if (argv[*i][n] == '=')

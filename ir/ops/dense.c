@@ -40,7 +40,7 @@ static bool weight_sizes(FgModule *m, const FgNode *node, int64_t *out_in, int64
 
 bool fg_infer_linear(FgModule *m, const FgNode *node, const FgType **types)
 {
-    int64_t in, out;
+    int64_t in = 0, out = 0;
     if (!weight_sizes(m, node, &in, &out))
         return false;
     const FgType *x = fg_ops_in(m, node, 0), *w = fg_ops_in(m, node, 1);
@@ -61,7 +61,7 @@ bool fg_infer_linear(FgModule *m, const FgNode *node, const FgType **types)
 
 bool fg_infer_linear_dx(FgModule *m, const FgNode *node, const FgType **types)
 {
-    int64_t in, out;
+    int64_t in = 0, out = 0;
     if (!weight_sizes(m, node, &in, &out))
         return false;
     const FgType *dy = fg_ops_in(m, node, 0);

@@ -10,12 +10,10 @@ import argparse
 import concurrent.futures
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import statistics
-import struct
 import subprocess
 import sys
 import tarfile
@@ -25,7 +23,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "integration"))
-from common import Cases, Tools, Wrong, floats, near, read_log, read_tensors, require  # noqa: E402
+from common import Cases, Tools, Wrong, floats, near, read_log, read_tensors, require, write_tokens  # noqa: E402
 
 MODELS = ("llama-odd", "llama-tied-rope3", "llama-unused", "gpt2")
 OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1")
@@ -77,13 +75,6 @@ BIG = {  # Llama-3.2-1B on two ranks, batch 1 of 512, bf16
 def scale_of(name):
     """Below where any gradient of the small models overflows: which step the first one would be is a matter of roundings."""
     return ("--loss-scale", 1024) if "fp16" in name else ()
-
-
-def write_tokens(path, count, vocabulary, seed):
-    source = random.Random(seed)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<256i", 20240801, 7, count, *([0] * 253)))
-        f.write(struct.pack(f"<{count}I", *(source.randrange(vocabulary) for _ in range(count))))
 
 
 # ---- preparing ----

@@ -7,6 +7,8 @@ import argparse
 import array
 import json
 import os
+import random
+import re
 import shutil
 import struct
 import subprocess
@@ -99,7 +101,7 @@ class Tools:
 
 def pretend_program(tools, model, flags, path, edit=None, sources=()):
     """Compiles a model for the cuda target and links it with that runtime on a pretended device (tests/pretend). `edit` changes the
-    emitted text; `sources` hold its custom functions in C."""
+    emitted text; `sources` hold its custom functions in C. Kernels of chains run as C++ (tests/pretend/device.cuh)."""
     tools.call(tools.foregather, "compile", model, *flags, "--target", "cuda", "--emit", "c", "-o", path + ".cu")
     if edit:
         with open(path + ".cu") as f:
@@ -110,7 +112,16 @@ def pretend_program(tools, model, flags, path, edit=None, sources=()):
         link = f.read().split()
     lib = os.path.join(tools.build, "lib", "foregather")
     tools.call("cc", "-x", "c", "-std=c11", "-O1", f"-I{lib}/include", "-c", path + ".cu", "-o", path + ".o")
-    tools.call("cc", path + ".o", "-O2", "-ffp-contract=off", f"-I{lib}/include", *sources, f"{lib}/libfg_trainer.a", f"{tools.build}/tests/libfg_rt_pretend.a", f"{lib}/libfg_launch.a",
+    with open(path + ".cu") as f:
+        kernels, n = re.subn(r"(kernel_\w+)<<<(.*)>>>\((.*)\);", r"PRETEND_LAUNCH(\1, \2, \3);", f.read())
+    if n:
+        with open(path + ".kernels.cc", "w") as f:
+            f.write(kernels)
+        tools.call("c++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-exceptions", "-include", os.path.join(tools.source, "tests/pretend/device.cuh"),
+                   f"-I{tools.source}", f"-I{lib}/include", "-c", path + ".kernels.cc", "-o", path + ".kernels.o")  # fmt: skip
+        sources = (*sources, path + ".kernels.o")
+    # Whole: what runtime/cuda defines takes the place of weak definitions (tests/pretend/kernels.c).
+    tools.call("cc", path + ".o", "-O2", "-ffp-contract=off", f"-I{lib}/include", *sources, f"{lib}/libfg_trainer.a", "-Wl,--whole-archive", f"{tools.build}/tests/libfg_rt_pretend.a", "-Wl,--no-whole-archive", f"{lib}/libfg_launch.a",
                *link, "-ldl", "-lpthread", "-lrt", "-lm", "-o", path)  # fmt: skip
 
 
@@ -121,6 +132,14 @@ def open_tools():
     parser.add_argument("rest", nargs="*")
     given = parser.parse_args()
     return Tools(os.path.abspath(given.build), os.path.abspath(given.source)), given.rest
+
+
+def write_tokens(path, count, vocabulary, seed):
+    """A token file of random tokens, the same each time."""
+    source = random.Random(seed)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<256i", 20240801, 7, count, *([0] * 253)))
+        f.write(struct.pack(f"<{count}I", *(source.randrange(vocabulary) for _ in range(count))))
 
 
 def read_tensors(path):

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from common import Cases, Wrong, checkpoint, open_tools, pretend_program, read_log, require, same_bytes
+from common import Cases, Wrong, checkpoint, open_tools, pretend_program, read_log, require, same_bytes, write_tokens
 
 FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
 FOREVER = 100000000
@@ -73,6 +73,24 @@ def custom(p):
         tools.call(*p.command(program, "--steps", 3, "--log", log, *options))
         runs.append(steps(log))
     require(runs[0] == runs[1], f"losses differ: {runs[0]} against {runs[1]}")
+
+
+def chains(p):
+    """Fused chains: the kernels that the program holds do what its functions for the host do, bit by bit."""
+    tools, model = p.tools, os.path.join(p.tools.source, "tests", "data", "chains", "model.json")
+    flags = ("--ranks", 2, "--precision", "bf16")
+    host, cuda, data = (tools.path("chains", name) for name in ("host", "cuda", "data.bin"))
+    tools.call(tools.foregather, "compile", model, *flags, "-o", host)
+    pretend_program(tools, model, flags, cuda)
+    with open(cuda + ".cu") as f:
+        require(f.read().count("FG_KERNEL ") >= 2, "the program has no kernels")
+    write_tokens(data, 600, 24, 3)
+    runs = []
+    for program, options in ((host, ()), (cuda, ("--local-ranks", 2)), (cuda, ("--local-ranks", 2, "--no-graph"))):
+        log = program + ".jsonl"
+        tools.call(program, "--data", data, "--lr", "1e-2", "--steps", 4, "--log", log, *options)
+        runs.append(steps(log))
+    require(len(runs[0]) == 4 and len(set(runs[0])) == 4 and runs[0] == runs[1] == runs[2], f"losses differ: {runs}")
 
 
 def gradients(p):
@@ -258,6 +276,7 @@ def main():
     cases.run("processes: poison is seen", poisons, p)
     cases.run("processes: algorithms of products are kept", tunes, p)
     cases.run("processes: custom functions", custom, p)
+    cases.run("processes: kernels of chains, as the host, bitwise", chains, p)
     cases.run("processes: gradients", gradients, p)
     sharded = Programs(tools, "sharded-", FLAGS + ("--vocab", "sharded", "--vocab-chunk", 20))
     cases.run("processes: vocabulary sharded, as the host, bitwise", as_host, sharded)

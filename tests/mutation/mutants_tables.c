@@ -144,6 +144,10 @@ void change_program(const Cx *cx)
                 {"n_events", -(uint64_t)1}};
     for (uint32_t k = 0; k < sizeof rows / sizeof *rows; k++)
         change_row(cx, &cx->program->source.program, 0, rows[k].field, rows[k].step);
+    if (cx->program->tables.scales) {
+        change_row(cx, &cx->program->source.program, 0, "scales_loss", -(uint64_t)1);
+        change_row(cx, &cx->program->source.program, 0, "scaler", 16);
+    }
     const FgRbCell *memory = fg_rb_cell(&cx->program->source.program, 0, "memory_bytes");
     const FgRbTables *tables = &cx->program->tables;
     try_edit(cx, memory->loc.line - 1,

@@ -25,6 +25,9 @@ static const Variant plain = {.title = "mlp, clip",
                               .precision = FG_BF16,
                               .clip = 1.0};
 static const Case annotated[] = {
+    {ANNOTATED("write(whole, bytes*ranks) comm(gather)"), "it gathers no bucket", false},
+    {ANNOTATED("read(shard, bytes) write(whole, bytes*ranks+2) comm(gather)"),
+     "it makes a copy of 49154 bytes of bucket embed.weight", false},
     {ANNOTATED("read(shard, 1x)"), "a number is malformed", false},
     {ANNOTATED("read(shard, size(bytes))"), "argument 'bytes' is no dtype", false},
     {ANNOTATED("read(shard, ((((((((((((((((((((((((1)))))))))))))))))))))))))"),
@@ -44,6 +47,17 @@ static const Case annotated[] = {
     {"fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event)",
      "fg_rt_record(FgRtCx *cx, FgRtStream stream, uint32_t event, ...)", "fg_rt_record(", ");",
      ", 1);", "the number of arguments is not that of the declaration", false},
+};
+
+/* Tables whose fields the header gives other types. */
+static const Case typed[] = {
+    {"uint32_t ranks, batch", "double ranks; uint32_t batch", NULL, NULL, NULL,
+     "field 'ranks' is no integer", false},
+    {"typedef struct FgRtInput {\n    const char *name;",
+     "typedef struct FgRtInput {\n    int name;", ", FG_RT_I32, ", "{", "{0 * sizeof ",
+     "field 'name' is no text", false},
+    {"const FgRtParam *params;", "const void *params;", ".params = params", "= params", "= inputs",
+     "'params' names a table of FgRtInput, not of FgRtParam", false},
 };
 
 /* A position table that is broadcast over the batch: calls with layouts, of which nothing but the
@@ -150,10 +164,16 @@ static void annotations_are_checked(int *failures)
     refuses(&plain, annotated, sizeof annotated / sizeof *annotated, failures);
 }
 
+static void types_are_checked(int *failures)
+{
+    refuses(&plain, typed, sizeof typed / sizeof *typed, failures);
+}
+
 static void layouts_are_the_plans(int *failures)
 {
     refuses(&strided, layouts, sizeof layouts / sizeof *layouts, failures);
 }
 
 UNIT_MAIN({"annotations_are_checked", annotations_are_checked},
+          {"types_are_checked", types_are_checked},
           {"layouts_are_the_plans", layouts_are_the_plans})

@@ -69,6 +69,9 @@ static const Edit edits[] = {
     {"    .params = params,\n", "", "'params' names no table of the file", false},
     {".dims = dims", ".tied = 0, .dims = 0", "dims", false},
     {".inputs = inputs", ".inputs = (const FgRtInput *)0", "neither a constant", false},
+    {".abi = 4", ".abi = 3", "written for another runtime interface", false},
+    {".reserved_bytes = 0", ".reserved_bytes = 0, .host_state_bytes = 16",
+     "exceed the host memory offered", false},
     {".ranks = 2", ".ranks = 0", "ranks and micro-steps must be 1 or more", false},
     {", 1, 0},", ", 0, 0},", "cannot have a gradient of so many parts", false},
     {".clip = 1.0", ".clip = -1.0", "the clipping limit must be 0 or more", false},
@@ -182,6 +185,7 @@ static const Edit custom_edits[] = {
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 7, 0, 3);", "there is no custom function 7", false},
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 0, 2);", "takes 3 operands", false},
     {", FG_COMPUTE, 0, 0, 3);", ", FG_COMPUTE, 0, 900, 3);", "its operands are none", false},
+    {"    8, 64, 256, /* operands", "    64, 8, 256, /* operands", "or has another shape", true},
 };
 
 /* chain.c, and what calls of chains must keep to; for the host, then for GPUs. */

@@ -1,6 +1,5 @@
-/* Faults in what scales a loss and decides about an update: the calls dropped, made twice, moved to
- * the other end of their function, and the numbers of the program about them. All are refused
- * without the plan. */
+/* What a program says of its scaled loss: its precision, its flush, and where the plan has the
+ * scaler. Faults of the calls are test_programs.c's (mutants_scaled.c). */
 #include "../unit/unit.h"
 
 #include "program.h"
@@ -24,33 +23,6 @@ static bool refused(const Program *program, const char *text)
     return both;
 }
 
-/* The call's one line in the text. */
-static const char *call_at(const Program *program, const char *entry, int *out_length)
-{
-    char call[64];
-    snprintf(call, sizeof call, "    fg_rt_%s(", entry);
-    const char *at = strstr(program->text, call);
-    *out_length = at ? (int)(strchr(at, '\n') + 1 - at) : 0;
-    return at;
-}
-
-static void calls_are_refused(const Program *program, FgArena *arena, int *failures)
-{
-    static const char *const entries[] = {"loss_scale", "scale_step"};
-    for (int i = 0; i < 2; i++) {
-        int length;
-        const char *at = call_at(program, entries[i], &length);
-        CHECK(at != NULL);
-        if (!at)
-            return;
-        int before = (int)(at - program->text);
-        CHECK(
-            refused(program, fg_arena_printf(arena, "%.*s%s", before, program->text, at + length)));
-        CHECK(refused(program,
-                      fg_arena_printf(arena, "%.*s%.*s%s", before, program->text, length, at, at)));
-    }
-}
-
 /* The text with a field's value changed. */
 static const char *with(FgArena *arena, const Program *program, const char *from, const char *to,
                         int *failures)
@@ -71,12 +43,8 @@ static void every_fault_is_refused(int *failures)
     if (made) {
         Verdict right = program_verdict(arena, program.text, strlen(program.text), program.plan);
         CHECK(right.ok);
-        calls_are_refused(&program, arena, failures);
-        CHECK(refused(&program,
-                      with(arena, &program, ".scales_loss = 1", ".scales_loss = 0", failures)));
         CHECK(refused(&program, with(arena, &program, ".precision = \"fp16\"",
                                      ".precision = \"bf16\"", failures)));
-        CHECK(refused(&program, with(arena, &program, ".scaler = ", ".scaler = 16 + ", failures)));
         for (uint32_t v = 0; v < program.plan->values.len; v++)
             if (program.plan->values.data[v].role == FG_ROLE_SCALER)
                 program.plan->values.data[v].offset += 16;

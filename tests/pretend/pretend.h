@@ -1,9 +1,10 @@
 /* A pretended GPU: enough of CUDA and NCCL, in host memory, for everything of runtime/cuda that is
- * no kernel to run on a machine without a device. Kernels are the host's; devices are processes
- * that read each other's memory; all is done at once, in the order asked.
+ * no kernel to run on a machine without a device. Kernels are the host's, but those that a program
+ * holds, which are its own (device.cuh); devices are processes that read each other's memory; all is
+ * done at once, in the order asked.
  *
  * It shows that processes, memory, graphs, files and failures are driven rightly. It shows nothing
- * about orders that streams allow, nor about kernels. */
+ * about orders that streams allow, nor about the runtime's kernels. */
 #ifndef FG_TESTS_PRETEND_PRETEND_H
 #define FG_TESTS_PRETEND_PRETEND_H
 
@@ -26,6 +27,8 @@ typedef struct PretendRank {
 PretendRank pretend_rank(const void *cx);
 /* A kernel met a bad token or label. */
 void pretend_bad(void *cx, uint32_t node);
+/* e^x as on the host, for kernels that a program holds (device.cuh). */
+float pretend_exp(float x);
 /* Runs the body that a graph was captured from. */
 void pretend_launch(const void *exec);
 

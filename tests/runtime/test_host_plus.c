@@ -5,8 +5,8 @@
 #include "tests/unit/unit.h"
 
 typedef enum Kind { LINEAR, BIASED, LINEAR_DX, RMSNORM_DX, LAYERNORM_DX, N_KINDS } Kind;
-static const char *const NAMES[] = {"linear", "linear with bias", "linear_dx", "rmsnorm_dx",
-                                    "layernorm_dx"};
+static const char *const NAMES[N_KINDS + 1] = {"linear",     "linear with bias", "linear_dx",
+                                               "rmsnorm_dx", "layernorm_dx",     ""};
 
 /* Rows and columns of the result, and terms of a product's sums. */
 typedef struct Size {

@@ -13,8 +13,10 @@
 
 static int rank_main(void)
 {
-    const char *how = getenv("TEST_SPAWN");
-    bool last = strcmp(getenv("RANK"), "0") == 0;
+    const char *how = getenv("TEST_SPAWN"), *rank = getenv("RANK");
+    if (!how || !rank)
+        abort();
+    bool last = strcmp(rank, "0") == 0;
     if (last)
         usleep(300000); /* the others have been reaped by then */
     if (strcmp(how, "struck last") == 0 && last)

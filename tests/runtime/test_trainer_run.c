@@ -68,7 +68,7 @@ static int go(Run *run, const FgRtProgram *program, const char *line)
         argv[argc++] = word;
     char *path = scratch_path(run->folder, "stderr");
     int kept = dup(2);
-    if (!freopen(path, "w", stderr))
+    if (kept < 0 || !freopen(path, "w", stderr))
         abort();
     run->status = fg_trainer_main(program, argc, argv);
     fflush(stderr);

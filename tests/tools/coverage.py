@@ -16,7 +16,7 @@ import sys
 FOLDERS = ("base", "ir", "frontend", "passes", "readback", "codegen", "tools", "runtime/host", "runtime/launch", "runtime/trainer")
 # Where a program is refused, and the functions that do it.
 PROOF = re.compile(r"passes/(check\w*|trace)\.c$|readback/\w+\.c$")
-REFUSES = re.compile(r"\b(fg_check_fail|fg_check_fail_module|fg_rb_fail|wrong|wrong_content|refuse|fail)\(")
+REFUSES = re.compile(r"\b(fg_check_fail|fg_check_fail_module|fg_rb_fail|fg_rb_unsafe|fg_diag|FAIL|DIFFER|wrong|wrong_content|refuse|fail)\(")
 
 
 def counters(build):

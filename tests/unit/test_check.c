@@ -179,7 +179,7 @@ static void right(int *failures)
     proves(clipped, failures);
     proves(accumulated, failures);
     FgArena *arena = fg_arena_new();
-    FgProof proof;
+    FgProof proof = {0};
     CHECK(!verdict(arena, plain, 2304 + 4640, &proof, failures));
     CHECK_EQ_U64(proof.nodes, 15); /* all but the view */
     CHECK_EQ_U64(proof.gathers, 1);

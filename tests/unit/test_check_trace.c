@@ -7,6 +7,7 @@
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Broken {
     FgArena *arena;
@@ -153,11 +154,116 @@ static void frozen_bucket_updated(Broken *b)
     b->trace.buckets.data[first_of(b, FG_TRACE_ADAMW)->bucket].trainable = false;
 }
 
-static const struct {
+/* A wait that the program does not need: the same one twice. */
+static void waits_twice(Broken *b)
+{
+    FgTraceNode *node = first_of(b, FG_TRACE_REDUCE_SCATTER);
+    uint32_t *waits = FG_NEW_ARRAY(b->arena, uint32_t, 2);
+    if (!node->n_waits)
+        FG_BUG("the first reduction waits for nothing");
+    waits[0] = waits[1] = node->waits[0];
+    node->waits = waits;
+    node->n_waits = 2;
+    b->trace.emitted = true;
+}
+
+/* A node's results with one replaced. */
+static void result(Broken *b, FgTraceNode *node, uint32_t at, uint32_t id)
+{
+    uint32_t *results = FG_NEW_ARRAY(b->arena, uint32_t, node->n_results);
+    memcpy(results, node->results, node->n_results * sizeof *results);
+    results[at] = id;
+    node->results = results;
+}
+
+static void norm_elsewhere(Broken *b)
+{
+    result(b, first_of(b, FG_TRACE_NORM_ADD), 0, first_of(b, FG_TRACE_ADAMW)->results[1]);
+}
+
+static void moment_of_another(Broken *b)
+{
+    FgTraceNode *node = first_of(b, FG_TRACE_ADAMW);
+    result(b, node, 1, node->results[2]);
+}
+
+/* As if it belonged to the step in which it stands. */
+static void updated_too_early(Broken *b)
+{
+    first_of(b, FG_TRACE_ADAMW)->pending = false;
+}
+
+/* ---- copies to and from host memory ---- */
+
+static void reads_host_memory(Broken *b)
+{
+    first_of(b, FG_TRACE_FETCH)->kind = FG_TRACE_WORK;
+}
+
+static void part_further_on(Broken *b)
+{
+    first_of(b, FG_TRACE_ADAMW_PART)->first += 16;
+}
+
+static void part_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_ADAMW_PART)->operands[0])->bytes *= 8;
+}
+
+static void part_of_another_gradient(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_ADAMW_PART)->operands[0])->at += 64;
+}
+
+static void fetch_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_FETCH)->results[0])->bytes += 16;
+}
+
+/* What was updated in a copy is fetched once more into that copy, before it is stashed. */
+static void fetched_over_an_update(Broken *b)
+{
+    const FgTraceNode *update = first_of(b, FG_TRACE_ADAMW_PART);
+    for (uint32_t i = 0; i < b->trace.nodes.len; i++) {
+        FgTraceNode fetch = b->trace.nodes.data[i];
+        if (fetch.kind != FG_TRACE_FETCH || fetch.results[0] != update->results[1])
+            continue;
+        repeat(b, update->id, false);
+        fetch.id = b->trace.nodes.len - 1;
+        fetch.n_waits = 0;
+        b->trace.nodes.data[fetch.id] = fetch;
+        return;
+    }
+    FG_BUG("no fetch brings what is updated");
+}
+
+/* ---- a sharded vocabulary ---- */
+
+static void collected_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_COLLECT)->results[0])->bytes += 1 << 20;
+}
+
+static void collected_twice(Broken *b)
+{
+    repeat(b, first_of(b, FG_TRACE_COLLECT)->id, false);
+}
+
+static void owned_slice_too_large(Broken *b)
+{
+    buffer(b, first_of(b, FG_TRACE_VOCAB_DW)->results[0])->elements += 16;
+}
+
+/* ---- all ---- */
+
+typedef struct Fault {
     const char *name;
     void (*plant)(Broken *);
     const char *message;
-} faults[] = {
+} Fault;
+
+/* Its lookups' gradients travel as rows. */
+static const Fault rows_faults[] = {
     {"twice in order", twice_in_order, "it stands in the order twice"},
     {"no bucket", no_bucket, "it names no bucket"},
     {"copy too large", copy_too_large, "is not 2 times as large as"},
@@ -172,29 +278,48 @@ static const struct {
     {"factor made twice", factor_made_twice, "it makes the factor of this step a second time"},
     {"moment too large", moment_too_large, "does not have the size of a slice of"},
     {"frozen bucket updated", frozen_bucket_updated, "which is not trainable"},
+    {"waits twice", waits_twice, "is implied by its stream and its other waits"},
+    {"norm elsewhere", norm_elsewhere, "which is no norm"},
+    {"moment of another", moment_of_another, "its result 1 is not the state of bucket"},
+    {"updated too early", updated_too_early, "it updates before the clipping factor is known"},
 };
 
-/* Its lookups' gradients travel as rows. */
-static const FgModule *schedule(FgArena *arena, int *failures)
+static const Fault copies_faults[] = {
+    {"fetch too large", fetch_too_large, "differ in size"},
+    {"reads host memory", reads_host_memory, "which lies in host memory"},
+    {"part further on", part_further_on, "the next are those from 0 on"},
+    {"part too large", part_too_large, "it updates more than the slice of bucket"},
+    {"part of another gradient", part_of_another_gradient,
+     "is another part of the gradient than it updates"},
+    {"fetched over an update", fetched_over_an_update, "whose update was not stashed"},
+};
+
+static const Fault vocab_faults[] = {
+    {"collected too large", collected_too_large, "does not hold as much of the"},
+    {"collected twice", collected_twice, "again before anything uses it"},
+    {"owned slice too large", owned_slice_too_large, "does not have the size of a slice of bucket"},
+};
+
+static const FgModule *schedule(FgArena *arena, const char *model, FgVocab vocab, uint32_t offload,
+                                int *failures)
 {
     FgDiags *diags = fg_diags_new(arena);
-    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, 1.0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, 1.0, 1, FG_LOOKUP_DENSE, vocab, 0};
     FgModelOptions options = {.numerics = numerics};
     FgMachine machine;
     FgCompiled compiled = {0};
-    FgCompileOptions how = {.schedule = FG_SCHEDULE_ZERO3, .memory_bytes = UINT64_MAX};
+    FgCompileOptions how = {
+        .schedule = FG_SCHEDULE_ZERO3, .memory_bytes = UINT64_MAX, .offload = offload};
     CHECK(fg_machine_load(arena, diags, "host", &machine));
-    FgModule *graph =
-        fg_model_load(arena, diags, FG_SOURCE_DIR "/tests/data/llama-odd/model.json", &options);
+    const char *path = fg_arena_printf(arena, "%s/%s", FG_SOURCE_DIR, model);
+    FgModule *graph = fg_model_load(arena, diags, path, &options);
     CHECK(graph && fg_compile(arena, graph, &machine, &numerics, &how, &compiled));
     return compiled.module;
 }
 
-static void every_fault_is_refused(int *failures)
+static void refuses(const FgModule *module, const Fault *faults, size_t n, int *failures)
 {
-    FgArena *arena = fg_arena_new();
-    const FgModule *module = schedule(arena, failures);
-    for (size_t i = 0; module && i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; module && i < n; i++) {
         Broken b = {.arena = fg_arena_new()};
         FgProof proof;
         FgBuf said;
@@ -212,7 +337,32 @@ static void every_fault_is_refused(int *failures)
                    ok ? "(proved)" : fg_buf_text(&said));
         fg_arena_free(b.arena);
     }
+}
+#define REFUSES(module, faults) refuses(module, faults, sizeof faults / sizeof *faults, failures)
+
+static void of_rows(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    REFUSES(schedule(arena, "tests/data/llama-odd/model.json", FG_VOCAB_GATHERED, 0, failures),
+            rows_faults);
     fg_arena_free(arena);
 }
 
-UNIT_MAIN({"every_fault_is_refused", every_fault_is_refused})
+static void of_copies(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    REFUSES(schedule(arena, "examples/mlp.json", FG_VOCAB_GATHERED, FG_OFFLOAD_ALL, failures),
+            copies_faults);
+    fg_arena_free(arena);
+}
+
+static void of_a_sharded_vocabulary(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    REFUSES(schedule(arena, "tests/data/llama-odd/model.json", FG_VOCAB_SHARDED, 0, failures),
+            vocab_faults);
+    fg_arena_free(arena);
+}
+
+UNIT_MAIN({"of_rows", of_rows}, {"of_copies", of_copies},
+          {"of_a_sharded_vocabulary", of_a_sharded_vocabulary})

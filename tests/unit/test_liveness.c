@@ -51,7 +51,7 @@ static const char *intervals_text(FgArena *arena, const char *text, uint32_t *ou
 static void results_and_views(int *failures)
 {
     FgArena *arena = fg_arena_new();
-    uint32_t len;
+    uint32_t len = 0;
     const char *text = intervals_text(
         arena,
         HEAD("0.0", "1") BUCKET STATES
@@ -76,7 +76,7 @@ static void results_and_views(int *failures)
 static void gradient_slice_wraps(int *failures)
 {
     FgArena *arena = fg_arena_new();
-    uint32_t len;
+    uint32_t len = 0;
     const char *text =
         intervals_text(arena,
                        HEAD("1.0", "1") BUCKET STATES
@@ -100,7 +100,7 @@ static void gradient_slice_wraps(int *failures)
 static void gradient_slice_accumulates(int *failures)
 {
     FgArena *arena = fg_arena_new();
-    uint32_t len;
+    uint32_t len = 0;
     const char *text =
         intervals_text(arena,
                        HEAD("0.0", "3") BUCKET STATES
@@ -131,7 +131,7 @@ static void gradient_slice_accumulates(int *failures)
 static void several_stretches(int *failures)
 {
     FgArena *arena = fg_arena_new();
-    uint32_t len;
+    uint32_t len = 0;
     const char *text = intervals_text(arena,
                                       HEAD("0.0", "1") BUCKET STATES
                                       "func @step {\n"

@@ -298,7 +298,7 @@ static void rows_are_complete(int *failures)
         CHECK(info->infer != NULL && info->cost != NULL);
         CHECK(info->doc && *info->doc);
         CHECK((info->grad == NULL) == (info->no_grad != NULL));
-        CHECK(info->grad || *info->no_grad);
+        CHECK(info->grad || (info->no_grad && *info->no_grad));
         CHECK(info->levels != 0);
         CHECK((info->call == NULL) == (info->call_args == NULL));
         CHECK(fg_op_parse(info->name, &parsed) && parsed == (FgOp)op);

@@ -30,7 +30,7 @@ static void put_change(FgArena *arena, const FgComparison *c, const FgChange *ch
     }
     fg_buf_printf(out, "{\"kind\": \"%s\", \"line\": %s", kinds[change->kind],
                   fg_quoted(arena, line->text));
-    if (change->kind == FG_CHANGE_MOVED)
+    if (change->kind == FG_CHANGE_MOVED && change->left && change->right)
         fg_buf_printf(out, ", \"earlier\": %" PRId64 ", \"ahead\": [%u, %u]", change->earlier,
                       change->left->ahead, change->right->ahead);
     if (change->right && c->right.run)

@@ -128,6 +128,8 @@ static const char *note_text(FgArena *arena, const FgComparison *c, const FgFunc
                              const FgChange *change)
 {
     bool gather = is_gather(c, change);
+    FG_ASSERT(change->left || change->kind != FG_CHANGE_REMOVED);
+    FG_ASSERT(change->right || change->kind == FG_CHANGE_REMOVED);
     if (change->kind == FG_CHANGE_MOVED)
         return fg_arena_printf(arena, "%s%s", distance_text(arena, change->earlier),
                                gather ? gather_text(arena, &c->right, change->right) : "");

@@ -106,11 +106,10 @@ static void find_in(Search *s, const FgFunc *func)
             continue;
         bool exact = strcmp(node->name, s->word) == 0;
         bool bucket = node->bucket != FG_NO_ID && s->buckets[node->bucket];
-        if (exact || (bucket && node->stream != FG_STREAM_COMPUTE))
+        bool part = is_part(node->name, s->word), moves = node->stream != FG_STREAM_COMPUTE;
+        if (exact || (moves && (bucket || part)))
             fg_vec_push(s->arena, &s->out->details, node->id);
-        else if (is_part(node->name, s->word) && node->stream != FG_STREAM_COMPUTE)
-            fg_vec_push(s->arena, &s->out->details, node->id);
-        else if (is_part(node->name, s->word))
+        else if (part)
             fg_vec_push(s->arena, &s->out->together, node->id);
     }
 }

@@ -250,6 +250,8 @@ typedef struct FgPlanBucket {
      * that nobody waits for its bytes: the gradient buffer its reduction, the gradient slice its
      * update. */
     int64_t linger, settle;
+    /* Lookups in its tables need no gather: ids travel to the owners of the rows, and rows back. */
+    bool travels;
     uint32_t offload; /* FgOffload: which of its states lie in host memory */
     int64_t pieces;   /* with offload: in how many equal parts its states travel for an update; at
                          least 1 */

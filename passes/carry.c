@@ -105,8 +105,9 @@ static bool run_round(FgSearch *s, FgEvaluation *best)
         for (uint32_t i = 0; i < plan->gathers.len && n < most; i++) {
             FgPlanGather *g = &plan->gathers.data[i];
             bool first = i == 0 || g[-1].bucket != g->bucket;
-            if (!first || (micro_steps && !g->keep) || plan->buckets.data[g->bucket].offload)
-                continue;
+            const FgPlanBucket *bucket = &plan->buckets.data[g->bucket];
+            if (!first || (micro_steps && !g->keep) || bucket->offload || bucket->travels)
+                continue; /* of a bucket that travels, what is left to gather is the head */
             g->round = true;
             n++;
         }

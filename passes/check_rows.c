@@ -128,7 +128,7 @@ void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node)
             continue;
         const FgTraceBucket *bucket = &walk->trace->buckets.data[root->index];
         uint32_t want = walk->trace->clips && bucket->trainable;
-        if (walk->buckets[root->index].updates != want)
+        if (walk->buckets[root->index].updates != want || walk->buckets[root->index].parted)
             fg_check_fail(check, node, R_SLICE, "it reads the weights of %s %s the step's update",
                           bucket->name, want ? "before" : "after");
     }

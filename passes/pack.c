@@ -40,11 +40,12 @@ static int64_t grain_of(const FgPackProblem *p)
 }
 
 typedef struct Packing {
-    FgArena *arena; /* of one question: reset after it */
+    FgArena *arena; /* of the searches */
     const FgPackModel *m;
     int64_t *offsets, *trial;
-    int64_t *heights; /* of the parts */
-    uint64_t left;    /* steps */
+    int64_t *heights;        /* of the parts */
+    FgPackSearch **searches; /* of the parts that were asked about; NULL: not yet, or too large */
+    uint64_t left;           /* steps */
 } Packing;
 
 static int64_t part_height(const Packing *p, const FgPackPart *part, const int64_t *offsets)
@@ -66,6 +67,15 @@ static int64_t height_of(const Packing *p)
     return height;
 }
 
+static FgPackVerdict ask_part(Packing *p, uint32_t k, int64_t capacity, uint64_t *steps)
+{
+    if (!p->searches[k])
+        p->searches[k] = fg_pack_search_new(p->arena, p->m, &p->m->parts[k]);
+    if (!p->searches[k])
+        return FG_PACK_GAVE_UP;
+    return fg_pack_search(p->searches[k], capacity, steps, p->trial);
+}
+
 /* Whether all parts fit; what is found on the way is kept. */
 static FgPackVerdict ask(Packing *p, int64_t capacity)
 {
@@ -76,8 +86,7 @@ static FgPackVerdict ask(Packing *p, int64_t capacity)
         const FgPackPart *part = &p->m->parts[k];
         if (p->heights[k] <= capacity)
             continue;
-        verdict = fg_pack_search(p->arena, p->m, part, capacity, &steps, p->trial);
-        fg_arena_reset(p->arena);
+        verdict = ask_part(p, k, capacity, &steps);
         if (verdict != FG_PACK_FOUND)
             break;
         for (uint32_t i = 0; i < part->n; i++) {
@@ -133,6 +142,7 @@ FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffor
     out.height = fg_pack_fit(scratch, m, effort->rounds, goal, p.offsets);
     if (out.height > goal && effort->steps > 0) {
         p.arena = fg_arena_new();
+        p.searches = FG_NEW_ARRAY(scratch, FgPackSearch *, m->n_parts);
         for (uint32_t k = 0; k < m->n_parts; k++)
             p.heights[k] = part_height(&p, &m->parts[k], p.offsets);
         improve(&p, effort, grain_of(problem), &out);

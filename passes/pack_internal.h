@@ -41,8 +41,20 @@ static inline FgPackReach fg_pack_hull(const FgPackModel *m, uint32_t item)
     return (FgPackReach){r[0].from, r[x->n_spans - 1].to, 0, x->bytes};
 }
 
+/* Of items one of which has several spans. */
+bool fg_pack_distance_of_spans(const FgPackModel *m, uint32_t lower, uint32_t upper, int64_t *out);
+
 /* How far `upper` must be above `lower` when it is the upper one: false when they never meet. */
-bool fg_pack_distance(const FgPackModel *m, uint32_t lower, uint32_t upper, int64_t *out);
+static inline bool fg_pack_distance(const FgPackModel *m, uint32_t lower, uint32_t upper,
+                                    int64_t *out)
+{
+    const FgPackItem *x = &m->items[lower], *y = &m->items[upper];
+    if (x->n_spans + y->n_spans > 2)
+        return fg_pack_distance_of_spans(m, lower, upper, out);
+    const FgPackReach *a = &m->reaches[x->span], *b = &m->reaches[y->span];
+    *out = a->high - b->low;
+    return a->from < b->to && b->from < a->to;
+}
 
 static inline int64_t fg_pack_align(int64_t x, int64_t align)
 {
@@ -57,9 +69,12 @@ int64_t fg_pack_fit(FgArena *scratch, const FgPackModel *m, uint32_t rounds, int
 
 /* ---- pack_search.c: exact search ---- */
 typedef enum FgPackVerdict { FG_PACK_FOUND, FG_PACK_NONE, FG_PACK_GAVE_UP } FgPackVerdict;
-/* A placement of one part that is not higher than `capacity`, offsets of its items in
+typedef struct FgPackSearch FgPackSearch;
+/* What all questions about a part need; NULL where it is too large for exact search. */
+FgPackSearch *fg_pack_search_new(FgArena *arena, const FgPackModel *m, const FgPackPart *part);
+/* A placement of the part that is not higher than `capacity`, offsets of its items in
  * out_offsets. *left: steps allowed; what was taken is subtracted. */
-FgPackVerdict fg_pack_search(FgArena *scratch, const FgPackModel *m, const FgPackPart *part,
-                             int64_t capacity, uint64_t *left, int64_t *out_offsets);
+FgPackVerdict fg_pack_search(FgPackSearch *search, int64_t capacity, uint64_t *left,
+                             int64_t *out_offsets);
 
 #endif

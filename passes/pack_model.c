@@ -124,7 +124,7 @@ FgPackModel *fg_pack_model(FgArena *arena, const FgPackProblem *problem)
     return m;
 }
 
-bool fg_pack_distance(const FgPackModel *m, uint32_t lower, uint32_t upper, int64_t *out)
+bool fg_pack_distance_of_spans(const FgPackModel *m, uint32_t lower, uint32_t upper, int64_t *out)
 {
     const FgPackItem *x = &m->items[lower], *y = &m->items[upper];
     const FgPackReach *a = &m->reaches[x->span], *b = &m->reaches[y->span];

@@ -29,14 +29,22 @@ typedef struct Box {
     uint32_t from, to; /* sections */
 } Box;
 
-typedef struct Search {
+typedef struct Rank {
+    int64_t keys[3]; /* larger first */
+    uint32_t item;
+} Rank;
+
+typedef struct FgPackSearch Search;
+struct FgPackSearch {
     FgPackState state;
+    const FgPackPart *part;
     uint64_t steps;
-    uint32_t *rank;         /* of items in this run's order */
+    Rank *ranks;            /* items in this run's order */
+    uint32_t *rank;         /* item -> where it is there */
     FgIdVec list;           /* a stack: the items of the boxes of all levels */
     FG_VEC(Box) boxes;      /* a stack */
     uint64_t *failed, mask; /* what was known of boxes that failed */
-} Search;
+};
 
 static uint64_t mix(uint64_t x)
 {
@@ -165,8 +173,10 @@ static FgPackVerdict solve(Search *x, Box box)
     FgPackState *s = &x->state;
     uint64_t cost = 1 + s->scanned / SCANNED_A_STEP;
     s->scanned = 0;
-    if (x->steps < cost)
+    if (x->steps < cost) {
+        x->steps = 0; /* that work is done: a run that cannot pay for it has nothing left */
         return FG_PACK_GAVE_UP;
+    }
     x->steps -= cost;
     uint64_t key = box_key(x, &box);
     if (x->failed[key & x->mask] == key) {
@@ -187,11 +197,6 @@ static FgPackVerdict solve(Search *x, Box box)
 }
 
 /* ---- orders ---- */
-typedef struct Rank {
-    int64_t keys[3]; /* larger first */
-    uint32_t item;
-} Rank;
-
 static int by_keys(const void *a, const void *b)
 {
     const Rank *x = a, *y = b;
@@ -223,9 +228,10 @@ static const Trait orders[][3] = {
 };
 #define N_ORDERS (sizeof orders / sizeof *orders)
 
-static void set_order(Search *x, const Trait *order, Rank *ranks)
+static void set_order(Search *x, const Trait *order)
 {
     FgPackState *s = &x->state;
+    Rank *ranks = x->ranks;
     for (uint32_t i = 0; i < s->n; i++) {
         ranks[i].item = i;
         for (int k = 0; k < 3; k++)
@@ -236,17 +242,7 @@ static void set_order(Search *x, const Trait *order, Rank *ranks)
         x->rank[ranks[i].item] = i;
 }
 
-static void search_init(Search *x, FgArena *arena)
-{
-    uint64_t size = 1024;
-    while (size < MOST_REMEMBERED && size < 64 * (uint64_t)x->state.n)
-        size *= 2;
-    x->mask = size - 1;
-    x->failed = FG_NEW_ARRAY(arena, uint64_t, size);
-    x->rank = FG_NEW_ARRAY(arena, uint32_t, x->state.n + 1);
-}
-
-static FgPackVerdict run(Search *x, const FgPackPart *part, uint64_t steps)
+static FgPackVerdict run(Search *x, uint64_t steps)
 {
     FgPackState *s = &x->state;
     fg_pack_state_reset(s);
@@ -254,7 +250,7 @@ static FgPackVerdict run(Search *x, const FgPackPart *part, uint64_t steps)
     for (uint32_t i = 0; i < s->n; i++)
         fg_vec_push(s->arena, &x->list, i);
     x->steps = steps;
-    return solve(x, (Box){0, s->n, part->from, part->to});
+    return solve(x, (Box){0, s->n, x->part->from, x->part->to});
 }
 
 /* 1 1 2 1 1 2 4 1 1 2 ... from i = 1 on. */
@@ -270,25 +266,50 @@ static uint64_t luby(uint64_t i)
     }
 }
 
-FgPackVerdict fg_pack_search(FgArena *scratch, const FgPackModel *m, const FgPackPart *part,
-                             int64_t capacity, uint64_t *left, int64_t *out_offsets)
+FgPackSearch *fg_pack_search_new(FgArena *arena, const FgPackModel *m, const FgPackPart *part)
 {
-    Search x = {0};
-    FgPackState *s = &x.state;
-    if (*left == 0 || !fg_pack_state_init(scratch, m, part, MOST_MEETINGS, s))
-        return FG_PACK_GAVE_UP;
+    Search *x = FG_NEW(arena, Search);
+    if (!fg_pack_state_init(arena, m, part, MOST_MEETINGS, &x->state))
+        return NULL;
+    x->part = part;
+    x->ranks = FG_NEW_ARRAY(arena, Rank, part->n + 1);
+    x->rank = FG_NEW_ARRAY(arena, uint32_t, part->n + 1);
+    return x;
+}
+
+/* Failures of another capacity say nothing here, nor do weights. */
+static void begin(Search *x, int64_t capacity, uint64_t steps)
+{
+    FgPackState *s = &x->state;
+    uint64_t size = 1024;
+    while (size < MOST_REMEMBERED && size < 64 * (uint64_t)s->n && size < 4 * steps)
+        size *= 2;
+    if (!x->failed || size > x->mask + 1)
+        x->failed = FG_NEW_ARRAY(s->arena, uint64_t, size);
+    else
+        memset(x->failed, 0, size * sizeof *x->failed);
+    x->mask = size - 1;
     s->capacity = capacity;
-    search_init(&x, scratch);
-    Rank *ranks = FG_NEW_ARRAY(scratch, Rank, s->n + 1);
+    s->bump = 1;
+    for (uint32_t i = 0; i < s->n; i++)
+        s->known[i].weight = 0;
+}
+
+FgPackVerdict fg_pack_search(FgPackSearch *x, int64_t capacity, uint64_t *left,
+                             int64_t *out_offsets)
+{
+    const FgPackState *s = &x->state;
     FgPackVerdict verdict = FG_PACK_GAVE_UP;
+    if (*left > 0)
+        begin(x, capacity, *left);
     for (uint64_t turn = 0; verdict == FG_PACK_GAVE_UP && *left > 0; turn++) {
         uint64_t steps = SHORT_RUN * (uint64_t)s->n * luby(turn + 1);
         steps = steps < *left ? steps : *left;
-        set_order(&x, orders[turn % N_ORDERS], ranks);
-        verdict = run(&x, part, steps);
-        *left -= steps - x.steps;
+        set_order(x, orders[turn % N_ORDERS]);
+        verdict = run(x, steps);
+        *left -= steps - x->steps;
     }
     for (uint32_t i = 0; verdict == FG_PACK_FOUND && i < s->n; i++)
-        out_offsets[m->by_part[part->first + i]] = s->known[i].offset;
-    return verdict == FG_PACK_NONE && m->windows ? FG_PACK_GAVE_UP : verdict;
+        out_offsets[s->m->by_part[x->part->first + i]] = s->known[i].offset;
+    return verdict == FG_PACK_NONE && s->m->windows ? FG_PACK_GAVE_UP : verdict;
 }

@@ -6,7 +6,7 @@
  * A run of the suite takes a sample of the combinations, a few budgets of each, and a few layers of
  * the largest models;
  * FG_NEVER_WORSE=all takes all of them with 40 budgets, FG_NEVER_WORSE=mlp,gpt2 all of the examples
- * named (docs/testing.md). */
+ * named, and FG_NEVER_WORSE_SHARD=i/n the i-th of n shares of them (docs/testing.md). */
 #include "../unit/unit.h"
 
 #include "base/file.h"
@@ -272,7 +272,26 @@ static bool in_full(const char *name)
     return false;
 }
 
-static void run_example(const Example *e, uint32_t *combination, int *failures)
+/* The i-th of n shares, from 1; 1/1 is everything. Combinations are dealt out one by one, so that
+ * every share has some of every example. */
+typedef struct Share {
+    uint32_t i, n, dealt;
+} Share;
+
+/* False when FG_NEVER_WORSE_SHARD is not i/n. */
+static bool share_asked(Share *out)
+{
+    const char *text = getenv("FG_NEVER_WORSE_SHARD");
+    *out = (Share){1, 1, 0};
+    if (!text)
+        return true;
+    char *end;
+    unsigned long i = strtoul(text, &end, 10), n = *end == '/' ? strtoul(end + 1, &end, 10) : 0;
+    *out = (Share){(uint32_t)i, (uint32_t)n, 0};
+    return *end == '\0' && 1 <= i && i <= n && n <= UINT32_MAX;
+}
+
+static void run_example(const Example *e, Share *share, uint32_t *combination, int *failures)
 {
     uint32_t n_machines, ran = 0, n_budgets = 0;
     clock_t start = clock();
@@ -283,6 +302,8 @@ static void run_example(const Example *e, uint32_t *combination, int *failures)
             for (uint32_t k = 0; k < N_KNOBS; k++) {
                 Case c;
                 if (!full && (*combination)++ % e->stride != 0)
+                    continue;
+                if (share->dealt++ % share->n + 1 != share->i)
                     continue;
                 int bad = !begin(&c, e, machines[m], (Variant)v, k, full ? 0 : e->layers);
                 if (!bad)
@@ -300,14 +321,17 @@ static void run_example(const Example *e, uint32_t *combination, int *failures)
     printf("  %s: %u combinations, %u budgets, %.1f s\n", e->name, ran, n_budgets,
            (double)(clock() - start) / CLOCKS_PER_SEC);
     fflush(stdout);
-    CHECK(ran > 0);
+    CHECK(ran > 0 || share->n > 1);
 }
 
 static void never_worse(int *failures)
 {
     uint32_t combination = 0; /* counts on, so that examples sample different ones */
-    for (size_t i = 0; i < N_EXAMPLES; i++)
-        run_example(&examples[i], &combination, failures);
+    Share share;
+    const bool ok = share_asked(&share);
+    CHECK(ok);
+    for (size_t i = 0; ok && i < N_EXAMPLES; i++)
+        run_example(&examples[i], &share, &combination, failures);
 }
 
 UNIT_MAIN({"never_worse", never_worse})

@@ -41,7 +41,7 @@ void fg_cuda_grad_buffer(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
  * The operations and their order are those of runtime/host/optimizer.c, without contraction: the
  * same bits. */
 typedef struct AdamW {
-    float factor, beta1, rest1, beta2, rest2, rate, correct1, correct2, eps, keep;
+    float factor, beta1, rest1, beta2, rest2, rate, root, eps, keep;
 } AdamW;
 
 static __device__ AdamW adamw_scalars(const float *set, bool factored)
@@ -52,11 +52,10 @@ static __device__ AdamW adamw_scalars(const float *set, bool factored)
     s.rest1 = __fsub_rn(1.0f, s.beta1);
     s.beta2 = set[FG_RT_S_BETA2];
     s.rest2 = __fsub_rn(1.0f, s.beta2);
-    s.rate = set[FG_RT_S_LR];
-    s.correct1 = set[FG_RT_S_CORRECT1];
-    s.correct2 = set[FG_RT_S_CORRECT2];
+    s.rate = __fdiv_rn(set[FG_RT_S_LR], set[FG_RT_S_CORRECT1]);
+    s.root = __fdiv_rn(1.0f, __fsqrt_rn(set[FG_RT_S_CORRECT2]));
     s.eps = set[FG_RT_S_EPS];
-    s.keep = __fsub_rn(1.0f, __fmul_rn(s.rate, set[FG_RT_S_DECAY])); /* where decay applies */
+    s.keep = __fsub_rn(1.0f, __fmul_rn(set[FG_RT_S_LR], set[FG_RT_S_DECAY])); /* where it decays */
     return s;
 }
 
@@ -66,9 +65,8 @@ static __device__ void adamw_one(const AdamW &s, float keep, float grad, float &
     float g = __fmul_rn(grad, s.factor);
     m = __fadd_rn(__fmul_rn(s.beta1, m), __fmul_rn(s.rest1, g));
     v = __fadd_rn(__fmul_rn(s.beta2, v), __fmul_rn(__fmul_rn(s.rest2, g), g));
-    float step =
-        __fdiv_rn(__fdiv_rn(m, s.correct1), __fadd_rn(__fsqrt_rn(__fdiv_rn(v, s.correct2)), s.eps));
-    w = __fsub_rn(__fmul_rn(w, keep), __fmul_rn(s.rate, step));
+    float root = __fadd_rn(__fmul_rn(__fsqrt_rn(v), s.root), s.eps);
+    w = __fsub_rn(__fmul_rn(w, keep), __fmul_rn(s.rate, __fdiv_rn(m, root)));
 }
 
 template <class G, class S> struct AdamWArrays {

@@ -261,7 +261,6 @@ static void schedules_agree(int *failures)
         fg_temp_dir_remove(s.arena, s.folder);
         fg_arena_free(s.arena);
     }
-    printf("TRAVELS %u\n", travels);
     CHECK(travels > 0);
 }
 

@@ -103,8 +103,9 @@ static uint32_t set_round(const FgSearch *s, FgPlan *plan, uint32_t most, bool e
     for (uint32_t i = 0; i < plan->gathers.len && n < most; i++) {
         FgPlanGather *g = &plan->gathers.data[i];
         bool first = i == 0 || g[-1].bucket != g->bucket;
-        if (!first || (micro_steps && !g->keep) || plan->buckets.data[g->bucket].offload)
-            continue;
+        const FgPlanBucket *bucket = &plan->buckets.data[g->bucket];
+        if (!first || (micro_steps && !g->keep) || bucket->offload || bucket->travels)
+            continue; /* of a bucket that travels, what is left to gather is the head */
         g->round = true;
         g->ahead = early ? (int64_t)s->graph->nodes.len : g->ahead;
         n++;

@@ -250,6 +250,11 @@ typedef struct FgPlanBucket {
      * that nobody waits for its bytes: the gradient buffer its reduction, the gradient slice its
      * update. */
     int64_t linger, settle;
+    /* Lookups in its tables need no gather: ids travel to the owners of the rows, and rows back. */
+    bool travels;
+    /* Elements of rows that no token of the last micro-step names are updated ahead of the others,
+     * which wait for the lookup's gradient. Goes with `travels`. */
+    bool early;
     uint32_t offload; /* FgOffload: which of its states lie in host memory */
     int64_t pieces;   /* with offload: in how many equal parts its states travel for an update; at
                          least 1 */

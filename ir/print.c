@@ -208,6 +208,10 @@ static void print_plan(Printer *p)
         fg_buf_printf(p->out, ") linger(%" PRId64 ")", b->linger);
         if (b->settle)
             fg_buf_printf(p->out, " settle(%" PRId64 ")", b->settle);
+        if (b->travels)
+            fg_buf_puts(p->out, " travels");
+        if (b->early)
+            fg_buf_puts(p->out, " early");
         print_offload(p->out, b);
         fg_buf_puts(p->out, "\n");
     }

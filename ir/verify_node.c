@@ -177,6 +177,25 @@ static void expect_lookup(FgVerifier *v, const FgNode *node)
                             fg_verify_value_text(v, node->operands[0]), b->name, (long long)first);
 }
 
+/* A set of the rows of a parameter of the bucket. */
+static void expect_rows(FgVerifier *v, const FgNode *node)
+{
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    int64_t table = fg_node_attr(node, "table")->i, hidden = fg_node_attr(node, "hidden")->i;
+    int64_t vocab = fg_node_attr(node, "vocab")->i;
+    int64_t bits = 32 * fg_type_elements(v->m->values.data[node->operands[2]].type);
+    bool found = false;
+    for (uint32_t i = 0; i < b->n_params; i++) {
+        const FgParam *p = &v->m->params.data[b->params[i]];
+        found |= hidden > 0 && (int64_t)p->bucket_offset == table && vocab <= bits &&
+                 fg_type_elements(p->type) / hidden == vocab &&
+                 fg_type_elements(p->type) % hidden == 0;
+    }
+    if (!found)
+        fg_verify_fail_node(v, node, "%s is no set of rows of a parameter of bucket '%s' at %lld",
+                            fg_verify_value_text(v, node->operands[2]), b->name, (long long)table);
+}
+
 static bool is_host(const FgVerifier *v, uint32_t id)
 {
     const FgValue *x = id == FG_NO_ID ? NULL : &v->m->values.data[id];
@@ -234,9 +253,10 @@ static void expect_part(FgVerifier *v, const FgNode *node)
 
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
 {
-    static const FgOp with_bucket[] = {
-        FG_OP_gather,   FG_OP_release,  FG_OP_grad_buffer, FG_OP_reduce_scatter, FG_OP_lookup_dw,
-        FG_OP_vocab_dw, FG_OP_vocab_db, FG_OP_norm_add,    FG_OP_adamw,          FG_OP_adamw_part};
+    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,   FG_OP_grad_buffer,
+                                       FG_OP_reduce_scatter, FG_OP_lookup_dw, FG_OP_vocab_dw,
+                                       FG_OP_vocab_db,       FG_OP_norm_add,  FG_OP_adamw,
+                                       FG_OP_adamw_part,     FG_OP_adamw_rows};
     bool needs = false;
     for (size_t i = 0; i < sizeof with_bucket / sizeof *with_bucket; i++)
         needs = needs || node->op == with_bucket[i];
@@ -271,7 +291,10 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
     } else if (node->op == FG_OP_adamw_part) {
         expect_part(v, node);
     } else {
-        expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        if (node->op == FG_OP_adamw_rows)
+            expect_rows(v, node);
+        if (node->operands[0] != FG_NO_ID)
+            expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
         expect_state(v, node, node->results[0], b->master, FG_ROLE_MASTER);
         expect_state(v, node, node->results[1], b->moment1, FG_ROLE_MOMENT1);
         expect_state(v, node, node->results[2], b->moment2, FG_ROLE_MOMENT2);

@@ -191,6 +191,13 @@ static bool check_plan(const FgModule *m)
                         b->name, m->params.data[b->params[k]].name);
                 return false;
             }
+            if ((b->offload & FG_OFFLOAD_PARAMETERS) && b->travels) {
+                fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                        "lookups of bucket @%s travel: its slice is read where it lies and cannot "
+                        "lie in host memory",
+                        b->name);
+                return false;
+            }
             if (b->n_params > 1 && m->params.data[b->params[k]].sharded) {
                 fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
                         "bucket @%s holds '%s', which is sharded by rows, beside others", b->name,

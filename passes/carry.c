@@ -4,15 +4,15 @@
  *        takes its bytes all through the step, so buckets are taken by the time that a byte saves,
  *        as many as fit; halving finds how many.
  * round  without clipping: the first gathers of a step run at the end of the step before, beside
- *        the last reductions and updates. Tried for the first one, two, four, eight buckets.
+ *        the last reductions and updates. Tried for the first one, two, four, ... buckets while
+ *        that helps; right behind their updates, while the link of the gathers is idle, and as far
+ *        ahead of the next step as they stand in the plan, which takes less memory.
  *
  * A change stays when the plan fits and is faster in simulation. */
 #include "passes/search.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define MOST_ROUND 8
 
 typedef struct Saving {
     uint32_t bucket;
@@ -95,25 +95,39 @@ static bool keep(FgSearch *s, FgEvaluation *best)
     return ok;
 }
 
+/* Lets the gathers of the first `most` buckets run round the period; returns of how many it does. */
+static uint32_t set_round(const FgSearch *s, FgPlan *plan, uint32_t most, bool early)
+{
+    bool micro_steps = s->graph->numerics.accumulate > 1;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->gathers.len && n < most; i++) {
+        FgPlanGather *g = &plan->gathers.data[i];
+        bool first = i == 0 || g[-1].bucket != g->bucket;
+        const FgPlanBucket *bucket = &plan->buckets.data[g->bucket];
+        if (!first || (micro_steps && !g->keep) || bucket->offload || bucket->travels)
+            continue; /* of a bucket that travels, what is left to gather is the head */
+        g->round = true;
+        g->ahead = early ? (int64_t)s->graph->nodes.len : g->ahead;
+        n++;
+    }
+    return n;
+}
+
 static bool run_round(FgSearch *s, FgEvaluation *best)
 {
     const FgPlan *base = best->plan;
-    bool micro_steps = s->graph->numerics.accumulate > 1, fits = true;
-    for (uint32_t most = 1; most <= MOST_ROUND && fits; most *= 2) {
-        FgPlan *plan = fg_plan_clone(base, s->arena);
-        uint32_t n = 0;
-        for (uint32_t i = 0; i < plan->gathers.len && n < most; i++) {
-            FgPlanGather *g = &plan->gathers.data[i];
-            bool first = i == 0 || g[-1].bucket != g->bucket;
-            if (!first || (micro_steps && !g->keep) || plan->buckets.data[g->bucket].offload)
-                continue;
-            g->round = true;
-            n++;
+    bool better = true, more = true;
+    for (uint32_t most = 1; better && more; most *= 2) {
+        const FgPlan *before = best->plan;
+        for (int early = 1; early >= 0; early--) {
+            FgPlan *plan = fg_plan_clone(base, s->arena);
+            bool fits = false;
+            uint32_t n = set_round(s, plan, most, early);
+            more = n == most;
+            if (n > 0 && !try_plan(s, plan, best, &fits))
+                return false;
         }
-        if (n == 0)
-            return true;
-        if (!try_plan(s, plan, best, &fits))
-            return false;
+        better = best->plan != before || most < 4;
     }
     return true;
 }

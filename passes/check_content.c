@@ -248,6 +248,7 @@ void fg_check_contents(FgCheck *check, const FgCheckSpace *space)
                         .released = FG_NEW_ARRAY(check->arena, bool, n),
                         .writes = FG_NEW_ARRAY(check->arena, uint32_t, n),
                         .open = FG_NEW_ARRAY(check->arena, bool, n),
+                        .ids = FG_NEW_ARRAY(check->arena, uint32_t, n),
                         .origin = FG_NEW_ARRAY(check->arena, FgCheckOrigin, n),
                         .micro_steps = micro_steps(trace)};
     fg_check_cells_init(&walk.cells, check->arena, space->n, sizeof(FgCheckFact));

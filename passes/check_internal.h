@@ -120,6 +120,8 @@ typedef struct FgCheckBucket {
     bool used;           /* an update has consumed it */
     bool normed;         /* counted in the norm of this period */
     uint32_t updates;    /* in this period, or flush */
+    uint32_t named;      /* 1 + the set of rows that an update has left to do; 0: none */
+    bool named_counts;   /* what it has done is counted in the norm */
     uint64_t parted;     /* elements of the slice that an update in parts has done */
 } FgCheckBucket;
 
@@ -143,6 +145,7 @@ typedef struct FgCheckWalk {
     bool *open; /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
                    tokens -> not used */
     FgCheckOrigin *origin; /* by buffer */
+    uint32_t *ids;         /* set of rows -> the collected ids that name them */
     FgIdVec dirty;         /* fetched, updated, not stashed yet */
     uint32_t run;          /* executions of functions so far */
     uint32_t micro_steps;  /* that this walk gives a period */
@@ -184,6 +187,8 @@ void fg_check_step_end(FgCheckWalk *walk, bool flush);
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func);
 /* The bucket that a node works on, or NULL after a report. */
 const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node);
+/* Reductions and lookups of all micro-steps, but for `less` lookups, are in the gradient slice. */
+bool fg_check_complete(const FgCheckWalk *walk, uint32_t bucket, uint32_t less);
 /* A reduction or a lookup begins the gradient slice of a step, or adds to it. */
 void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice);
 
@@ -193,6 +198,10 @@ void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_collect(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_return_rows(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_vocab_dw(FgCheckWalk *walk, const FgTraceNode *node);
+/* A set of the rows that collected ids name; the two calls of an update by it: true for the second
+ * one. */
+void fg_check_row_set(FgCheckWalk *walk, const FgTraceNode *node);
+bool fg_check_adamw_rows(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket);
 /* Any node, which may use what was collected, or read a slice that nothing gathers. */
 void fg_check_collected_use(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node);

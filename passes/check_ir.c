@@ -123,6 +123,8 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_scale_step, FG_TRACE_SCALE_STEP},
                  {FG_OP_adamw, FG_TRACE_ADAMW},
                  {FG_OP_adamw_part, FG_TRACE_ADAMW_PART},
+                 {FG_OP_adamw_rows, FG_TRACE_ADAMW_ROWS},
+                 {FG_OP_row_set, FG_TRACE_ROW_SET},
                  {FG_OP_stash, FG_TRACE_STASH},
                  {FG_OP_fetch, FG_TRACE_FETCH},
                  {FG_OP_loss_add, FG_TRACE_LOSS_ADD}};
@@ -141,8 +143,9 @@ static bool updates(const FgNode *node)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
     return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
-           node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor ||
-           node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
+           node->op == FG_OP_adamw_rows || node->op == FG_OP_all_reduce ||
+           node->op == FG_OP_clip_factor || node->op == FG_OP_loss_scale ||
+           node->op == FG_OP_scale_step;
 }
 
 /* Of a chain: what is read element by element, in the result's dtype. */
@@ -228,6 +231,7 @@ static void add_nodes(Cx *cx)
             bool part = node->op == FG_OP_adamw_part;
             out.pending =
                 (part || node->op == FG_OP_adamw) && fg_node_attr(node, "pending")->i != 0;
+            out.named = node->op == FG_OP_adamw_rows && fg_node_attr(node, "named")->i != 0;
             out.first = part ? (uint64_t)fg_node_attr(node, "first")->i : 0;
         }
         add_accesses(cx, node, &out);

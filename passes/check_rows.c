@@ -7,7 +7,7 @@
  * of two steps. */
 #include "passes/check_internal.h"
 
-enum { R_ROWS = 59, R_SLICE, R_SIZE };
+enum { R_NAMED = 58, R_ROWS, R_SLICE, R_SIZE };
 
 /* ---- lookups ---- */
 
@@ -24,11 +24,14 @@ void fg_check_exchange(FgCheckWalk *walk, const FgTraceNode *node)
     walk->open[all] = true;
 }
 
-/* The rows of all ranks, or their ids: exchanged, and not added yet. */
+/* The rows of all ranks, or their ids: exchanged, and not added yet. Ids that were collected may
+ * have had other uses. */
 static void take_rows(FgCheckWalk *walk, const FgTraceNode *node, uint32_t operand)
 {
     uint32_t rows = walk->check->root[operand];
     FgTraceKind maker = fg_check_maker(walk, rows);
+    if (maker == FG_TRACE_COLLECT && operand == node->operands[0])
+        walk->open[rows] = true;
     if ((maker != FG_TRACE_EXCHANGE && maker != FG_TRACE_COLLECT) || !walk->open[rows])
         fg_check_fail(walk->check, node, R_ROWS,
                       "it adds %s, which was not exchanged or was added already: gradients would "
@@ -52,12 +55,86 @@ void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(check, node, R_SIZE, "%s does not have the size of a slice of bucket %s",
                       fg_check_text(walk, slice), bucket->name);
     fg_check_part(walk, node, slice);
+    if (state->named && walk->ids[state->named - 1] != check->root[node->operands[0]])
+        fg_check_fail(check, node, R_NAMED,
+                      "it adds rows by other ids than those by which bucket %s is updated",
+                      bucket->name);
     if (bucket->writes && state->lookups >= state->reductions * bucket->lookups)
         fg_check_fail(check, node, R_ROWS,
                       "it adds a lookup's rows to %s before the reduction of the micro-step, or a "
                       "second time",
                       fg_check_text(walk, slice));
     state->lookups++;
+}
+
+/* ---- an update of the rows that tokens name, and of all others ---- */
+
+void fg_check_row_set(FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t ids = walk->check->root[node->operands[0]];
+    if (fg_check_maker(walk, ids) != FG_TRACE_COLLECT)
+        fg_check_fail(walk->check, node, R_NAMED, "%s are not the ids of all ranks",
+                      fg_check_text(walk, ids));
+    walk->ids[walk->check->root[node->results[0]]] = ids;
+}
+
+/* The elements of all other rows: their gradient lacks the lookup alone. Where that begins the
+ * gradient, they have none, and no operand says so. */
+static void update_others(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket)
+{
+    FgCheck *check = walk->check;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    uint32_t grad = node->operands[0];
+    if (walk->trace->clips)
+        fg_check_fail(check, node, R_NAMED, "it updates bucket %s before the norm is known",
+                      bucket->name);
+    if (state->named || state->updates)
+        fg_check_fail(check, node, R_NAMED,
+                      "it updates the rows of bucket %s that no token names a second time",
+                      bucket->name);
+    if (bucket->lookups != 1)
+        fg_check_fail(check, node, R_NAMED,
+                      "not one lookup alone adds to the gradient of bucket %s", bucket->name);
+    bool begun = !state->used && (state->reductions || state->lookups);
+    if (grad == FG_NO_ID ? begun || bucket->writes || walk->micro_steps > 1
+                         : check->content[grad] != state->gradient || state->used ||
+                               !fg_check_complete(walk, node->bucket, 1))
+        fg_check_fail(check, node, R_NAMED,
+                      "it updates bucket %s where the gradient lacks more than a lookup",
+                      bucket->name);
+    state->named = 1 + check->root[node->operands[2]];
+    state->named_counts = grad == FG_NO_ID || node->results[4] != FG_NO_ID;
+}
+
+bool fg_check_adamw_rows(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket)
+{
+    FgCheck *check = walk->check;
+    FgCheckBucket *state = &walk->buckets[node->bucket];
+    uint32_t set = check->root[node->operands[2]];
+    if (fg_check_maker(walk, set) != FG_TRACE_ROW_SET)
+        fg_check_fail(check, node, R_NAMED, "%s is no set of rows", fg_check_text(walk, set));
+    if (!node->named) {
+        update_others(walk, node, bucket);
+        return false;
+    }
+    if (state->named != set + 1)
+        fg_check_fail(check, node, R_NAMED,
+                      "it updates the named rows of bucket %s alone: no update by the same set "
+                      "did the others before",
+                      bucket->name);
+    else if (!state->named_counts && node->results[4] != FG_NO_ID)
+        fg_check_fail(check, node, R_NAMED,
+                      "it counts the named rows of bucket %s in the norm, where the others are "
+                      "not counted",
+                      bucket->name);
+    else if (state->named_counts && node->results[4] == FG_NO_ID && !state->normed &&
+             bucket->writes)
+        fg_check_fail(check, node, R_NAMED,
+                      "it leaves the named rows of bucket %s out of the norm, where the others "
+                      "are counted",
+                      bucket->name);
+    state->named = 0;
+    return true;
 }
 
 /* ---- a sharded vocabulary ---- */
@@ -128,7 +205,8 @@ void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node)
             continue;
         const FgTraceBucket *bucket = &walk->trace->buckets.data[root->index];
         uint32_t want = walk->trace->clips && bucket->trainable;
-        if (walk->buckets[root->index].updates != want)
+        if (walk->buckets[root->index].updates != want || walk->buckets[root->index].parted ||
+            walk->buckets[root->index].named)
             fg_check_fail(check, node, R_SLICE, "it reads the weights of %s %s the step's update",
                           bucket->name, want ? "before" : "after");
     }

@@ -62,6 +62,10 @@ static void gather(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_buffer(walk, shard)->bytes * walk->trace->ranks)
         fg_check_fail(walk->check, node, R_SIZE, "%s is not %u times as large as %s",
                       fg_check_text(walk, copy), walk->trace->ranks, fg_check_text(walk, shard));
+    if (walk->buckets[node->bucket].named)
+        fg_check_fail(walk->check, node, R_BUCKET,
+                      "it gathers %s before the rows that tokens name are updated",
+                      fg_check_text(walk, shard));
     if (walk->gathered[copy])
         fg_check_fail(walk->check, node, R_AGAIN,
                       "it gathers %s again, which was not released since the last time",
@@ -202,6 +206,10 @@ void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
     FgCheck *check = walk->check;
     FgCheckBucket *state = &walk->buckets[node->bucket];
     bool begun = state->reductions || state->lookups;
+    if (state->named && node->kind != FG_TRACE_LOOKUP_DW)
+        fg_check_fail(check, node, R_LATE,
+                      "it adds to the gradient of %s, part of which an update has used",
+                      walk->trace->buckets.data[node->bucket].name);
     if (!check->updates[node->id]) {
         if (begun && !state->used)
             fg_check_fail(
@@ -224,13 +232,17 @@ static uint32_t reductions_of(const FgCheckWalk *walk, const FgTraceBucket *buck
     return bucket->writes ? walk->micro_steps : 0;
 }
 
-/* Are all reductions and lookups of all micro-steps in the gradient slice? */
-static bool is_complete(const FgCheckWalk *walk, uint32_t index)
+bool fg_check_complete(const FgCheckWalk *walk, uint32_t index, uint32_t less)
 {
     const FgTraceBucket *bucket = &walk->trace->buckets.data[index];
     const FgCheckBucket *state = &walk->buckets[index];
     return state->reductions == reductions_of(walk, bucket) &&
-           state->lookups == walk->micro_steps * bucket->lookups;
+           state->lookups + less == walk->micro_steps * bucket->lookups;
+}
+
+static bool is_complete(const FgCheckWalk *walk, uint32_t index)
+{
+    return fg_check_complete(walk, index, 0);
 }
 
 /* "2 of 3 reductions", with lookups where there are any. */
@@ -280,7 +292,9 @@ static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTrace
 {
     FgCheck *check = walk->check;
     FgCheckBucket *state = &walk->buckets[node->bucket];
-    if (check->content[node->operands[0]] != state->gradient || !is_complete(walk, node->bucket))
+    bool early = node->kind == FG_TRACE_ADAMW_ROWS && !node->named;
+    if (check->content[node->operands[0]] != state->gradient ||
+        !fg_check_complete(walk, node->bucket, early))
         fg_check_fail(check, node, R_NORM,
                       "it counts the gradient of %s before the reductions of all micro-steps",
                       bucket->name);
@@ -293,7 +307,8 @@ static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTrace
     if (fg_check_buffer(walk, check->root[norm])->role != FG_ROLE_NORM)
         fg_check_fail(check, node, R_NORM, "it counts the gradient of %s in %s, which is no norm",
                       bucket->name, fg_check_text(walk, norm));
-    state->normed = walk->norm_begun = true;
+    state->normed = !early;
+    walk->norm_begun = true;
 }
 
 static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
@@ -411,17 +426,19 @@ static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
     const FgTraceBucket *bucket = fg_check_bucket(walk, node);
     if (!bucket)
         return;
-    bool part = node->kind == FG_TRACE_ADAMW_PART;
+    bool part = node->kind == FG_TRACE_ADAMW_PART, rows = node->kind == FG_TRACE_ADAMW_ROWS;
     if (!part && node->n_results > 4 && node->results[4] != FG_NO_ID)
         count_norm(walk, node, bucket, node->results[4]);
     FgCheckBucket *state = &walk->buckets[node->bucket];
-    bool last = !part || fg_check_adamw_part(walk, node, bucket);
+    bool last = part   ? fg_check_adamw_part(walk, node, bucket)
+                : rows ? fg_check_adamw_rows(walk, node, bucket)
+                       : true;
     if (!part)
         check_states(walk, node, bucket);
     if (last && ++state->updates > 1)
         fg_check_fail(check, node, R_TWICE, "it updates bucket %s a second time in a step",
                       bucket->name);
-    if (fg_check_skipped(walk, node))
+    if (fg_check_skipped(walk, node) || (rows && !last))
         return;
     check_gradient(walk, node, bucket);
     state->used = last;
@@ -449,6 +466,8 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_SCALE_STEP, scale_step},
                  {FG_TRACE_ADAMW, adamw},
                  {FG_TRACE_ADAMW_PART, adamw},
+                 {FG_TRACE_ADAMW_ROWS, adamw},
+                 {FG_TRACE_ROW_SET, fg_check_row_set},
                  {FG_TRACE_LOSS_ADD, loss_add},
                  {FG_TRACE_FETCH, fg_check_fetch},
                  {FG_TRACE_STASH, fg_check_stash},
@@ -484,9 +503,10 @@ static void bucket_end(FgCheckWalk *walk, uint32_t index, bool flush)
                                  bucket->name);
         return;
     }
-    if (!state->updates || state->parted)
+    bool part = state->parted || state->named;
+    if (!state->updates || part)
         fg_check_fail_module(walk->check, "%s does not update %sbucket %s", where,
-                             state->parted ? "all of " : "", bucket->name);
+                             part ? "all of " : "", bucket->name);
     bool pending = walk->trace->clips && !flush;
     if (!flush && !is_complete(walk, index))
         fg_check_fail_module(walk->check, "%s ends with %s of bucket %s", where,

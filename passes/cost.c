@@ -15,10 +15,9 @@ static double quotient(double work, double rate)
     return work > 0.0 && rate > 0.0 ? work / rate : 0.0;
 }
 
-static double collective_seconds(const FgModule *module, const FgMachine *machine, FgOp op,
-                                 double bytes)
+double fg_collective_seconds(const FgMachine *machine, uint32_t ranks, FgOp op, double bytes)
 {
-    if (module->ranks <= 1) /* a copy on the device */
+    if (ranks <= 1) /* a copy on the device */
         return machine->launch_seconds + quotient(2.0 * bytes, machine->memory_rate);
     if (op == FG_OP_gather || op == FG_OP_exchange || op == FG_OP_collect)
         return fg_curve_seconds(&machine->gather, bytes);
@@ -63,7 +62,7 @@ double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const F
         return fg_curve_seconds(node->op == FG_OP_stash ? &machine->stash : &machine->fetch,
                                 cost->wire_bytes);
     if (info->flags & FG_OPF_COLLECTIVE)
-        return collective_seconds(module, machine, node->op, cost->wire_bytes);
+        return fg_collective_seconds(machine, module->ranks, node->op, cost->wire_bytes);
     FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID
                         ? module->values.data[node->operands[0]].type->dtype
                         : FG_F32;

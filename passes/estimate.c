@@ -188,6 +188,19 @@ static void find_pairs(FgEstimate *estimate, FgArena *scratch)
         fg_vec_push(estimate->arena, &estimate->pairs, gaps.data[i].pair);
 }
 
+/* Buckets whose unnamed rows can be updated early (FgPlanBucket: early): one lookup, whose table
+ * and states are here, and an update that does not wait for the norm. */
+static void find_early(FgEstimate *estimate, const FgModule *m)
+{
+    for (uint32_t b = 0; b < estimate->base->buckets.len; b++) {
+        const FgPlanBucket *bucket = &estimate->base->buckets.data[b];
+        bool can = bucket->travels && !bucket->offload && m->buckets.data[b].lookups == 1 &&
+                   !fg_update_waits(&m->numerics);
+        if (can)
+            fg_vec_push(estimate->arena, &estimate->early, b);
+    }
+}
+
 void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, const FgPlan *base,
                        const FgMachine *machine, FgEstimate *out)
 {
@@ -195,4 +208,5 @@ void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, 
     read_body(out, scratch, sched, machine);
     read_memory(out, scratch, sched);
     find_pairs(out, scratch);
+    find_early(out, sched);
 }

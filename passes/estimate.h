@@ -39,6 +39,7 @@ typedef struct FgEstimate {
     FG_VEC(FgGatherSite) gathers; /* in order of need */
     FG_VEC(FgReduceSite) reduces; /* in order */
     FG_VEC(FgKeepPair) pairs;     /* the shortest time between the two first */
+    FgIdVec early;                /* buckets whose unnamed rows can be updated early */
 } FgEstimate;
 
 /* Reads a lowered base plan. Everything lives in `arena`; the module may go. */

@@ -166,6 +166,8 @@ FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgL
     memcpy(l.live, estimate->live.data, l.n * sizeof *l.live);
     l.joined = FG_NEW_ARRAY(scratch, bool, estimate->gathers.len + 1);
     l.plan_at = FG_NEW_ARRAY(scratch, uint32_t, estimate->base->gathers.len + 1);
+    for (uint32_t i = 0; i < estimate->early.len; i++)
+        l.plan->buckets.data[estimate->early.data[i]].early = true;
     keep_pairs(&l);
     write_gathers(&l);
     if (choice->holds_first)

@@ -77,6 +77,9 @@ void fg_params_with_gradient(const FgModule *graph, bool *out);
  * level, while contributions are `grad` nodes. */
 uint32_t *fg_rows_travel(FgArena *arena, const FgModule *module, uint32_t ranks);
 
+/* Tables whose lookups can travel: those whose lookups' gradients do. `out[param]`; in `arena`. */
+bool *fg_tables_that_travel(FgArena *arena, const FgModule *module, uint32_t ranks);
+
 /* Value -> parameter whose memory it names (parameters themselves and views of them), or FG_NO_ID.
  * Graph level. */
 uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
@@ -91,6 +94,11 @@ FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRec
  * them ("persistent"). */
 FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
                       bool by_module, int64_t persistence);
+/* Lets lookups travel (FgPlanBucket: travels) in a fixed plan of the graph, in each bucket whose
+ * slice lies on the device and whose lookups then take less of the links than one gather
+ * (passes/plan_travel.c). */
+void fg_plan_travel(FgPlan *plan, const FgModule *graph, FgArena *scratch,
+                    const FgMachine *machine);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
 /* Copies the ids into the plan. */
 void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes);

@@ -55,6 +55,8 @@ static FgStream stream_of(FgOp op)
     case FG_OP_norm_add: /* bound by memory, while the link goes on with the next reduction */
     case FG_OP_adamw:
     case FG_OP_adamw_part:
+    case FG_OP_adamw_rows:
+    case FG_OP_row_set:
         return FG_STREAM_COPY;
     case FG_OP_stash:
         return FG_STREAM_STASH;
@@ -137,6 +139,8 @@ static void plan_hold(Cx *cx, FgNode reader, uint32_t value, uint32_t n_compute,
 /* Does the update end with this node? */
 static bool ends_update(const FgModule *m, const FgNode *node)
 {
+    if (node->op == FG_OP_adamw_rows)
+        return fg_node_attr(node, "named")->i != 0;
     if (node->op != FG_OP_adamw_part)
         return node->op == FG_OP_adamw;
     const FgType *part = m->values.data[node->operands[0]].type;
@@ -194,7 +198,7 @@ static FgIdVec scan(Cx *cx, const FgIdVec *old)
         fg_vec_push(m->arena, &rest, old->data[i]);
         if (node->op == FG_OP_release)
             cx->floor[node->bucket] = n_compute;
-        if (node->op == FG_OP_adamw) /* stands before the next compute node, behind some names */
+        if (ends_update(m, node)) /* stands before the next compute node, behind some names */
             cx->updated[node->bucket] = n_compute + 1;
         note_read(cx, node, n_compute);
         n_compute += fg_node_is_compute(node);

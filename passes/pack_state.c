@@ -69,6 +69,7 @@ static bool section_fits(FgPackState *s, uint32_t section)
 {
     FgPackMember *m = s->members + s->first_member[section];
     uint32_t n = s->first_member[section + 1] - s->first_member[section];
+    s->scanned += n;
     for (uint32_t i = 1; i < n; i++) { /* nearly sorted from the last time */
         FgPackMember x = m[i];
         int64_t key = s->known[x.item].low + x.low;

@@ -345,19 +345,27 @@ FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
     return copy;
 }
 
-/* plan{zero3}, plan{minimum}, each with ",full" or ",none" for recomputation. Uses are numbered
- * after the recompute, which the pass of that name applies later: it is applied to a copy here. */
+/* plan{zero3}, plan{minimum}, each with ",full" or ",none" for recomputation, and then with
+ * ",travels" for lookups that travel where that pays. Uses are numbered after the recompute, which
+ * the pass of that name applies later: it is applied to a copy here. */
 FgPassResult fg_pass_plan(FgPassCx *cx)
 {
     const char *comma = strchr(cx->option, ',');
     size_t n = comma ? (size_t)(comma - cx->option) : strlen(cx->option);
     const char *name = fg_arena_strndup(cx->scratch, cx->option, n);
-    const char *recompute = comma ? comma + 1 : "none";
+    const char *more = comma ? strchr(comma + 1, ',') : NULL;
+    const char *recompute =
+        !comma ? "none"
+        : more ? fg_arena_strndup(cx->scratch, comma + 1, (size_t)(more - comma) - 1)
+               : comma + 1;
     bool known = strcmp(name, "zero3") == 0 || strcmp(name, "minimum") == 0;
     bool full = strcmp(recompute, "full") == 0;
-    if (!known || (!full && strcmp(recompute, "none") != 0)) {
+    bool travels = more && strcmp(more, ",travels") == 0;
+    if (!known || (!full && strcmp(recompute, "none") != 0) || (more && !travels)) {
         fg_diag(cx->module->diags, FG_NOWHERE, FG_D_BAD_PLAN,
-                "plan{%s}: give zero3 or minimum, then ',full' to recompute layers", cx->option);
+                "plan{%s}: give zero3 or minimum, then ',full' to recompute layers or ',none', "
+                "then ',travels' for lookups without a gather",
+                cx->option);
         return FG_PASS_FAILED;
     }
     FgArena *arena = fg_arena_new();
@@ -370,6 +378,8 @@ FgPassResult fg_pass_plan(FgPassCx *cx)
     bool ok = fg_pass_recompute(&inner) != FG_PASS_FAILED;
     if (ok) {
         FgPlan *plan = fg_plan_fixed(copy, arena, name, copy->plan->recompute);
+        if (travels)
+            fg_plan_travel(plan, copy, arena, cx->machine);
         cx->module->plan = fg_plan_clone(plan, cx->module->arena);
         cx->module->plan->name = fg_intern(cx->module->intern, name);
         for (uint32_t i = 0; i < cx->module->plan->buckets.len; i++) {

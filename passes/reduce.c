@@ -158,6 +158,18 @@ static uint32_t exchange(Cx *cx, FgBuilder *build, uint32_t x, const FgType *typ
     return all;
 }
 
+/* Where the update of other rows comes before the lookup's gradient, both go by the ids that the
+ * lookup itself collected; FG_NO_ID where it did not. */
+static uint32_t collected(const Cx *cx, uint32_t ids)
+{
+    for (uint32_t i = 0; i < cx->order.len; i++) {
+        const FgNode *node = &cx->m->nodes.data[cx->order.data[i]];
+        if (node->op == FG_OP_collect && node->operands[0] == ids)
+            return node->results[0];
+    }
+    return FG_NO_ID;
+}
+
 static void emit_lookup(Cx *cx, uint32_t id)
 {
     FgModule *m = cx->m;
@@ -168,8 +180,10 @@ static void emit_lookup(Cx *cx, uint32_t id)
     int64_t dims[] = {fg_type_rows(rows) * m->ranks, fg_type_cols(rows)};
     FgBuilder build = builder_at(cx, &dw, dw.name);
     build.origin = dw.origin;
-    uint32_t all[2];
-    all[0] = exchange(cx, &build, dw.operands[0], fg_type(m, FG_I32, 1, dims));
+    bool early = m->plan->buckets.data[param->bucket].early;
+    uint32_t all[2] = {early ? collected(cx, dw.operands[0]) : FG_NO_ID};
+    if (all[0] == FG_NO_ID)
+        all[0] = exchange(cx, &build, dw.operands[0], fg_type(m, FG_I32, 1, dims));
     all[1] = exchange(cx, &build, dw.operands[1], fg_type(m, rows->dtype, 2, dims));
     FgNode *node = fg_node_new(&build, FG_OP_lookup_dw, all, 2);
     node->bucket = param->bucket;

@@ -97,8 +97,9 @@ static FgPlan *make_at_use(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t p
     FgArena *scratch = fg_arena_new();
     FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
                                  unit == FG_UNIT_MODULE, 0);
-    fg_arena_free(scratch);
     *out_offloaded = offload(s, graph, plan, piece);
+    fg_plan_travel(plan, graph, scratch, s->search->machine);
+    fg_arena_free(scratch);
     return plan;
 }
 

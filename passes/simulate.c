@@ -70,8 +70,8 @@ static bool updates(const FgNode *node)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
     return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
-           node->op == FG_OP_clip_factor || node->op == FG_OP_loss_scale ||
-           node->op == FG_OP_scale_step;
+           node->op == FG_OP_adamw_rows || node->op == FG_OP_clip_factor ||
+           node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
 }
 
 static double path_step(const FgModule *module, const FgNode *node, double seconds, Ready *ready)

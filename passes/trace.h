@@ -28,6 +28,8 @@ typedef enum FgTraceKind {
     FG_TRACE_SCALE_STEP,
     FG_TRACE_ADAMW,
     FG_TRACE_ADAMW_PART,
+    FG_TRACE_ADAMW_ROWS, /* of the rows that a set names, or of all other elements */
+    FG_TRACE_ROW_SET,
     FG_TRACE_STASH,
     FG_TRACE_FETCH,
     FG_TRACE_LOSS_ADD
@@ -71,6 +73,7 @@ typedef struct FgTraceNode {
     uint32_t n_accesses;
     bool updates;   /* reads what its results held */
     uint64_t first; /* an update in parts: its first element of the owned slice */
+    bool named;     /* an update of rows: of those that are named, not of all others */
     bool pending;   /* belongs to the step before: the device skips it where there is none */
     int comm;       /* 0 none, 1 the gather communicator, 2 the reduce communicator */
 } FgTraceNode;

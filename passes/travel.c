@@ -1,19 +1,23 @@
-/* travel: tokens travel to the owners of the rows of sharded tables.
+/* travel: tokens travel to the owners of the rows of sharded tables, and lookups where the plan
+ * says so.
  *
  * dist -> dist, after `bucket`. Of a table that `vocab` marked, nothing is gathered and no gradient
  * is reduced. A slice holds whole rows, so that every rank works on its own slice with the tokens
  * of all ranks, some (`chunk` of each rank) at a time:
  *
- *   lookup    ids are collected; every rank fills in the rows that it owns, zeros elsewhere; the
- * sum over ranks returns to the token's rank (one term of it is not zero: it is exact) gradient ids
- * and rows are collected; every rank adds those that name its own rows head      the hidden rows
- * are collected; logits over the owned columns alone; maximum, sum and the label's logit of each
- * row are collected and combined in rank order, which gives the loss of the own rows and the
- * log-sum-exp of all; since the loss's seed is known before, backward follows at once: the gradient
- * of the logits in their place, its product with the owned rows in f32, summed over ranks and
- * returned; the rows' own gradient is added to the slice in f32
+ * - lookup: ids are collected; every rank fills in the rows that it owns, -0.0 elsewhere; the sum
+ *   over ranks returns to the token's rank (all terms but one are -0.0: it is exact)
+ * - its gradient: ids and rows are collected; every rank adds those that name its own rows
+ * - head: the hidden rows are collected; logits over the owned columns alone; maximum, sum and the
+ *   label's logit of each row are collected and combined in rank order, which gives the loss of the
+ *   own rows and the log-sum-exp of all; since the loss's seed is known before, backward follows at
+ *   once: the gradient of the logits in their place, its product with the owned rows in f32, summed
+ *   over ranks and returned; the rows' own gradient is added to the slice in f32
  *
  * The next piece's hidden rows are collected while this one's logits are made.
+ *
+ * Where the plan lets the lookups of a bucket travel, these alone do, all tokens at a time: what
+ * else reads the bucket gathers it, and `reduce` sees to gradients.
  *
  *   %b = gather %s                        %i = collect %ids
  *   %w = view %b                          %r = lookup_rows %i, %s
@@ -30,9 +34,10 @@ typedef struct Cx {
     FgIdVec order;
     FgUses uses;
     uint32_t
-        *param_of;   /* value -> sharded parameter that it is the gathered view of, or FG_NO_ID */
-    uint32_t *owned; /* parameter -> view of the slice as rows, once made */
-    bool *dropped;   /* node */
+        *param_of; /* value -> sharded parameter that it is the gathered view of, or FG_NO_ID */
+    uint32_t *looked_up; /* value -> table of a bucket whose lookups travel, or FG_NO_ID */
+    uint32_t *owned;     /* parameter -> view of the slice as rows, once made */
+    bool *dropped;       /* node */
     FG_VEC(FgHead) heads;
     bool failed;
 } Cx;
@@ -54,10 +59,12 @@ static FgBuilder builder_at(Cx *cx, const FgNode *node, FgPhase phase)
     return (FgBuilder){cx->m, &cx->order, node->loc, node->name, phase, node->layer, node->id};
 }
 
+/* Pieces are those of a sharded table. */
 static int64_t chunk_of(const Cx *cx, const Site *site, int64_t first)
 {
     int64_t chunk = cx->m->numerics.chunk, left = site->tokens - first;
-    return chunk > 0 && chunk < left ? chunk : left;
+    bool whole = !cx->m->params.data[site->param].sharded;
+    return !whole && chunk > 0 && chunk < left ? chunk : left;
 }
 
 static uint32_t new_value(Cx *cx, const char *name, FgDtype dtype, int64_t rows, int64_t cols)
@@ -136,6 +143,7 @@ static void emit_lookup(Cx *cx, const Site *site)
         FgNode *node = fg_node_new(&b, FG_OP_lookup_rows, in, 2);
         fg_node_set_int(m, node, "vocab", site->vocab);
         fg_node_set_int(m, node, "first", at);
+        fg_node_set_int(m, node, "table", (int64_t)m->params.data[site->param].bucket_offset);
         fg_node_finish_into(&b, node, &rows, 1);
         before = return_rows(cx, &b, before, rows, y, at, at + n == site->tokens);
     }
@@ -310,6 +318,48 @@ static void drop_gathers(Cx *cx, const FgIdVec *old)
     }
 }
 
+/* The parameter that a view of a gathered bucket names. */
+static uint32_t param_at(const Cx *cx, const FgBucket *bucket, uint64_t offset)
+{
+    for (uint32_t i = 0; i < bucket->n_params; i++) {
+        const FgParam *p = &cx->m->params.data[bucket->params[i]];
+        if (p->bucket_offset * fg_dtype_bytes(bucket->dtype) == offset)
+            return bucket->params[i];
+    }
+    return FG_NO_ID;
+}
+
+/* Tables of the buckets whose lookups travel; false after an error. */
+static bool find_tables(Cx *cx, const FgIdVec *old)
+{
+    FgModule *m = cx->m;
+    const bool *can = fg_tables_that_travel(cx->scratch, m, m->ranks);
+    bool *found = FG_NEW_ARRAY(cx->scratch, bool, m->buckets.len + 1);
+    for (uint32_t i = 0; i < old->len; i++) {
+        const FgNode *view = fg_node(m, old->data[i]);
+        const FgValue *whole = view->op == FG_OP_view ? fg_value(m, view->operands[0]) : NULL;
+        uint32_t bucket =
+            whole && whole->kind == FG_VALUE_RESULT ? fg_node(m, whole->def)->bucket : FG_NO_ID;
+        if (bucket == FG_NO_ID || !m->plan->buckets.data[bucket].travels)
+            continue;
+        uint64_t offset = fg_value(m, view->results[0])->root_offset;
+        uint32_t p = param_at(cx, &m->buckets.data[bucket], offset);
+        if (p == FG_NO_ID || !can[p])
+            continue;
+        cx->looked_up[view->results[0]] = p;
+        found[bucket] = true;
+    }
+    for (uint32_t b = 0; b < m->buckets.len; b++)
+        if (m->plan->buckets.data[b].travels && !found[b]) {
+            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                    "lookups of bucket @%s travel, but it holds no table that the ranks look up "
+                    "fewer tokens in than it has rows",
+                    m->buckets.data[b].name);
+            return false;
+        }
+    return true;
+}
+
 static void drop(Cx *cx, uint32_t node)
 {
     if (node != FG_NO_ID)
@@ -386,6 +436,8 @@ static void walk_node(Cx *cx, uint32_t id)
     uint32_t table = node.op == FG_OP_embedding      ? cx->param_of[node.operands[1]]
                      : node.op == FG_OP_embedding_dw ? gradient_of(cx, &node)
                                                      : FG_NO_ID;
+    if (node.op == FG_OP_embedding && table == FG_NO_ID)
+        table = cx->looked_up[node.operands[1]];
     if (table == FG_NO_ID) {
         fg_vec_push(cx->m->arena, &cx->order, id);
         return;
@@ -403,6 +455,8 @@ FgPassResult fg_pass_travel(FgPassCx *pass)
     bool any = false;
     for (uint32_t p = 0; p < m->params.len; p++)
         any |= m->params.data[p].sharded;
+    for (uint32_t b = 0; b < m->plan->buckets.len; b++)
+        any |= m->plan->buckets.data[b].travels;
     if (!any)
         return FG_PASS_UNCHANGED;
     if (!fg_pass_is_first(m, FG_OP_collect, "travel"))
@@ -412,9 +466,13 @@ FgPassResult fg_pass_travel(FgPassCx *pass)
     uint32_t n = m->values.len;
     cx.param_of = FG_NEW_ARRAY(pass->scratch, uint32_t, n + 1);
     memset(cx.param_of, 0xff, n * sizeof *cx.param_of);
+    cx.looked_up = FG_NEW_ARRAY(pass->scratch, uint32_t, n + 1);
+    memset(cx.looked_up, 0xff, n * sizeof *cx.looked_up);
     cx.owned = FG_NEW_ARRAY(pass->scratch, uint32_t, m->params.len + 1);
     memset(cx.owned, 0xff, m->params.len * sizeof *cx.owned);
     cx.dropped = FG_NEW_ARRAY(pass->scratch, bool, m->nodes.len + 1);
+    if (!find_tables(&cx, &old))
+        return FG_PASS_FAILED;
     drop_gathers(&cx, &old);
     find_heads(&cx, &old);
     for (uint32_t i = 0; i < old.len && !cx.failed; i++)

@@ -10,6 +10,10 @@
  * the runtime runs @middle as often as needed, so the program does not grow with the number of
  * micro-steps.
  *
+ * Where the plan says `early`, a bucket's update is made in two calls: of the elements in rows that
+ * no token of this micro-step names, which is all but few, once the rest of the gradient is there;
+ * and of the others after the lookup's rows.
+ *
  * A copy of a bucket that is carried over micro-steps is gathered in @first and released in @last.
  * One that runs round the period is gathered at the end of the step, behind its update, for the
  * next one, and in @prologue for the first.
@@ -23,6 +27,15 @@ typedef struct Body {
     bool first, last; /* of the step's micro-steps */
 } Body;
 
+/* A bucket whose update is made in two calls. */
+typedef struct Early {
+    uint32_t bucket;
+    uint32_t lookup; /* the base's lookup_dw */
+    uint32_t ready;  /* place in the base behind which the first call may stand */
+    uint32_t place;  /* of the lookup: before which it must */
+    uint32_t set;    /* the set of named rows, once the first call stands in this body */
+} Early;
+
 typedef struct Cx {
     FgModule *m;
     FgArena *scratch;
@@ -33,6 +46,7 @@ typedef struct Cx {
     uint32_t scalars, loss_sum, norm;
     uint32_t scaler; /* FG_NO_ID: the loss is not scaled */
     bool clone, norm_begun;
+    FG_VEC(Early) early;
     uint32_t *parts; /* bucket -> parts of its gradient that this micro-step has still to add */
 } Cx;
 
@@ -157,6 +171,125 @@ static void emit_pending_updates(Cx *cx)
     }
 }
 
+/* The value of the body at hand for one of the base. */
+static uint32_t body_value(const Cx *cx, uint32_t v)
+{
+    return v != FG_NO_ID && v < cx->n_map && cx->map[v] != FG_NO_ID ? cx->map[v] : v;
+}
+
+/* ---- updates in two calls ---- */
+
+/* Does the node read the owned slice of the bucket? */
+static bool reads_slice(const FgModule *m, const FgNode *node, uint32_t bucket)
+{
+    for (uint32_t k = 0; k < node->n_operands; k++) {
+        uint32_t v = node->operands[k];
+        if (v != FG_NO_ID && m->values.data[v].root == m->buckets.data[bucket].shard)
+            return true;
+    }
+    return false;
+}
+
+/* What the two calls wait for: all that reads the slice as it was, and the reduction. */
+static Early find_early(const Cx *cx, uint32_t bucket)
+{
+    Early early = {bucket, FG_NO_ID, 0, 0, FG_NO_ID};
+    for (uint32_t i = 0; i < cx->base.len; i++) {
+        const FgNode *node = fg_node(cx->m, cx->base.data[i]);
+        bool own = node->bucket == bucket;
+        if (own && node->op == FG_OP_lookup_dw) {
+            early.lookup = node->id;
+            early.place = i;
+        } else if ((own && node->op == FG_OP_reduce_scatter) || reads_slice(cx->m, node, bucket)) {
+            early.ready = i;
+        }
+    }
+    return early;
+}
+
+/* False after an error: the plan wants of a bucket what its update cannot do. */
+static bool find_all_early(Cx *cx)
+{
+    const FgModule *m = cx->m;
+    for (uint32_t b = 0; b < m->buckets.len; b++) {
+        const FgPlanBucket *plan = &m->plan->buckets.data[b];
+        if (!plan->early)
+            continue;
+        const char *wrong = !plan->travels                  ? "but its lookups do not travel"
+                            : fg_update_waits(&m->numerics) ? "but the update waits for the norm"
+                            : plan->offload                 ? "but its states lie in host memory"
+                            : m->buckets.data[b].lookups != 1
+                                ? "but not one lookup alone adds to its gradient"
+                                : NULL;
+        if (wrong) {
+            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN,
+                    "bucket @%s is updated early where no token names a row, %s",
+                    m->buckets.data[b].name, wrong);
+            return false;
+        }
+        fg_vec_push(cx->scratch, &cx->early, find_early(cx, b));
+    }
+    return true;
+}
+
+/* `named`: of the set's rows; otherwise of all other elements. */
+static void emit_adamw_rows(Cx *cx, const Early *early, bool named, bool whole, bool counts)
+{
+    FgModule *m = cx->m;
+    const FgBucket *b = &m->buckets.data[early->bucket];
+    FgNode lookup = *fg_node(m, early->lookup);
+    FgBuilder build = bucket_builder(cx, early->bucket, FG_PHASE_UPDATE);
+    uint32_t operands[] = {whole ? b->grad_shard : FG_NO_ID, cx->scalars, early->set};
+    uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard,
+                          counts ? cx->norm : FG_NO_ID};
+    FgNode *node = fg_node_new(&build, FG_OP_adamw_rows, operands, 3);
+    node->bucket = early->bucket;
+    fg_node_set_int(m, node, "table", fg_node_attr(&lookup, "first")->i);
+    fg_node_set_int(m, node, "hidden", fg_type_cols(fg_value(m, lookup.operands[1])->type));
+    fg_node_set_int(m, node, "vocab", fg_node_attr(&lookup, "vocab")->i);
+    fg_node_set_word(m, node, "grad_dtype", fg_dtype_name(fg_value(m, b->grad_shard)->type->dtype));
+    fg_node_set_int(m, node, "named", named);
+    fg_node_finish_into(&build, node, results, 5);
+}
+
+static uint32_t emit_row_set(Cx *cx, const Early *early, uint32_t ids)
+{
+    FgModule *m = cx->m;
+    int64_t vocab = fg_node_attr(fg_node(m, early->lookup), "vocab")->i, words = (vocab + 31) / 32;
+    FgBuilder build = bucket_builder(cx, early->bucket, FG_PHASE_UPDATE);
+    uint32_t set = fg_add_value(m, "rows", fg_type(m, FG_I32, 1, &words));
+    FgNode *node = fg_node_new(&build, FG_OP_row_set, &ids, 1);
+    fg_node_set_int(m, node, "vocab", vocab);
+    fg_node_finish_into(&build, node, &set, 1);
+    return set;
+}
+
+/* After node `at` of the base: the first calls that may stand there. A gradient that the lookup
+ * alone makes is zero before it; others are counted, so the norm has to have begun. */
+static void emit_early_updates(Cx *cx, uint32_t at)
+{
+    for (uint32_t i = 0; i < cx->early.len; i++) {
+        Early *early = &cx->early.data[i];
+        bool zero =
+            cx->m->buckets.data[early->bucket].writes == 0 && cx->m->numerics.accumulate == 1;
+        if (early->set != FG_NO_ID || at < early->ready || at >= early->place ||
+            (!zero && !cx->norm_begun))
+            continue;
+        early->set =
+            emit_row_set(cx, early, body_value(cx, fg_node(cx->m, early->lookup)->operands[0]));
+        emit_adamw_rows(cx, early, false, !zero, !zero);
+    }
+}
+
+/* The bucket whose first call stands in this body, or NULL. */
+static const Early *begun_early(const Cx *cx, uint32_t bucket)
+{
+    for (uint32_t i = 0; i < cx->early.len; i++)
+        if (cx->early.data[i].bucket == bucket && cx->early.data[i].set != FG_NO_ID)
+            return &cx->early.data[i];
+    return NULL;
+}
+
 /* The first norm_add of a step begins the norm; where updates follow at once and are whole, the
  * others are theirs. */
 static void emit_norm_and_update(Cx *cx, uint32_t bucket)
@@ -173,7 +306,10 @@ static void emit_norm_and_update(Cx *cx, uint32_t bucket)
         fg_node_finish_into(&build, node, &cx->norm, 1);
         cx->norm_begun = true;
     }
-    if (!waits)
+    const Early *early = begun_early(cx, bucket);
+    if (early)
+        emit_adamw_rows(cx, early, true, true, counts);
+    else if (!waits)
         emit_adamw(cx, bucket, false, counts);
 }
 
@@ -224,11 +360,6 @@ static void emit_step_end(Cx *cx)
 }
 
 /* ---- bodies ---- */
-static uint32_t body_value(const Cx *cx, uint32_t v)
-{
-    return v != FG_NO_ID && v < cx->n_map && cx->map[v] != FG_NO_ID ? cx->map[v] : v;
-}
-
 static uint32_t clone_value(Cx *cx, uint32_t id)
 {
     FgModule *m = cx->m;
@@ -307,6 +438,8 @@ static void emit_body(Cx *cx, const Body *body)
     FgModule *m = cx->m;
     cx->order = (FgIdVec){0};
     cx->norm_begun = false;
+    for (uint32_t i = 0; i < cx->early.len; i++)
+        cx->early.data[i].set = FG_NO_ID;
     for (uint32_t b = 0; b < m->buckets.len; b++)
         cx->parts[b] = (m->buckets.data[b].writes > 0) + m->buckets.data[b].lookups;
     memset(cx->map, 0xff, cx->n_map * sizeof *cx->map);
@@ -329,6 +462,8 @@ static void emit_body(Cx *cx, const Body *body)
         if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_lookup_dw ||
             node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db)
             finish_part(cx, node, body);
+        if (body->last)
+            emit_early_updates(cx, i);
     }
     if (body->last) {
         emit_step_end(cx);
@@ -373,6 +508,8 @@ FgPassResult fg_pass_update(FgPassCx *pass)
     hoist_constants(&cx, &old);
     cast_masters(&cx);
     FgIdVec init = cx.order;
+    if (!find_all_early(&cx))
+        return FG_PASS_FAILED;
     emit_bodies(&cx);
     if (init.len > 0)
         fg_add_func(m, "init")->order = init;

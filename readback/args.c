@@ -38,13 +38,15 @@ static void check_bucket(Cx *cx, const FgRbCall *call, FgTraceKind kind)
     cx->bucket = (uint32_t)bucket;
 }
 
-/* Rows are added to a parameter of the bucket, whole: its place and size are the call's. */
+/* Rows are added to a parameter of the bucket, or updated, whole: its place and size are the
+ * call's. */
 static void check_lookup(Cx *cx, const FgRbCall *call, FgTraceKind kind)
 {
-    if (kind != FG_TRACE_LOOKUP_DW || cx->bucket == FG_NO_ID)
+    bool update = kind == FG_TRACE_ADAMW_ROWS;
+    if ((kind != FG_TRACE_LOOKUP_DW && !update) || cx->bucket == FG_NO_ID)
         return;
     const FgRbBucket *bucket = &cx->tables->buckets.data[cx->bucket];
-    uint64_t first = fg_rb_arg(call, "first", 0), elements = 0;
+    uint64_t first = fg_rb_arg(call, update ? "table" : "first", 0), elements = 0;
     bool sound = !__builtin_mul_overflow(fg_rb_arg(call, "vocab", 0), fg_rb_arg(call, "hidden", 0),
                                          &elements);
     for (uint32_t i = 0; i < bucket->n_params && sound; i++) {

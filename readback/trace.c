@@ -232,6 +232,8 @@ static FgTraceKind kind_of(const char *entry)
                  {"scale_step", FG_TRACE_SCALE_STEP},
                  {"adamw", FG_TRACE_ADAMW},
                  {"adamw_part", FG_TRACE_ADAMW_PART},
+                 {"adamw_rows", FG_TRACE_ADAMW_ROWS},
+                 {"row_set", FG_TRACE_ROW_SET},
                  {"stash", FG_TRACE_STASH},
                  {"fetch", FG_TRACE_FETCH},
                  {"loss_add", FG_TRACE_LOSS_ADD}};
@@ -348,20 +350,30 @@ static void allow_inplace(const FgRbEffectVec *effects, Lists *lists)
     }
 }
 
-/* The states of an update by their arguments, so that one that is absent leaves a hole. */
-static void order_update(Cx *cx, const FgRbCall *call, Lists *lists)
+/* The buffers that are read, or written, as these arguments; one that is absent leaves a hole. */
+static FgIdVec by_argument(Cx *cx, const FgRbCall *call, const Lists *lists,
+                           const char *const *names, uint32_t n, bool written)
 {
-    static const char *const names[] = {"master", "moment1", "moment2", "shard", "norm"};
-    FgIdVec results = {0};
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+    FgIdVec out = {0};
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t id = FG_NO_ID;
         for (uint32_t k = 0; k < lists->args.len; k++)
-            if (lists->accesses.data[k].write &&
+            if (lists->accesses.data[k].write == written &&
                 !strcmp(call->entry->params.data[lists->args.data[k]], names[i]))
                 id = lists->accesses.data[k].buffer;
-        fg_vec_push(cx->arena, &results, id);
+        fg_vec_push(cx->arena, &out, id);
     }
-    lists->results = results;
+    return out;
+}
+
+/* The states of an update by their arguments; of rows, what it reads, too. */
+static void order_update(Cx *cx, const FgRbCall *call, Lists *lists)
+{
+    static const char *const states[] = {"master", "moment1", "moment2", "shard", "norm"};
+    static const char *const reads[] = {"grad", "scalars", "set"};
+    lists->results = by_argument(cx, call, lists, states, 5, true);
+    if (cx->names.kind == FG_TRACE_ADAMW_ROWS)
+        lists->operands = by_argument(cx, call, lists, reads, 3, false);
 }
 
 static void work(Cx *cx, const Body *body, uint32_t index)
@@ -391,29 +403,31 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     allow_inplace(effects, &lists);
     if (names->kind == FG_TRACE_FETCH)
         names->buffers.data[lists.results.data[0]].home = names->from_state;
-    if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART)
+    if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART ||
+        names->kind == FG_TRACE_ADAMW_ROWS)
         order_update(cx, call, &lists);
-    FgTraceNode node = {.id = names->node,
-                        .kind = names->kind,
-                        .entry = call->entry->name,
-                        .op = origin->op,
-                        .name = origin->name,
-                        .loc = call->loc,
-                        .stream = stream,
-                        .waits = cx->pending[stream].data,
-                        .n_waits = cx->pending[stream].len,
-                        .bucket = names->bucket,
-                        .operands = lists.operands.data,
-                        .results = lists.results.data,
-                        .n_operands = lists.operands.len,
-                        .n_results = lists.results.len,
-                        .accesses = lists.accesses.data,
-                        .n_accesses = lists.accesses.len,
-                        .updates = lists.updates,
-                        .first =
-                            names->kind == FG_TRACE_ADAMW_PART ? fg_rb_arg(call, "first", 0) : 0,
-                        .pending = fg_rb_arg(call, "set", 0) == 1,
-                        .comm = lists.comm};
+    FgTraceNode node = {
+        .id = names->node,
+        .kind = names->kind,
+        .entry = call->entry->name,
+        .op = origin->op,
+        .name = origin->name,
+        .loc = call->loc,
+        .stream = stream,
+        .waits = cx->pending[stream].data,
+        .n_waits = cx->pending[stream].len,
+        .bucket = names->bucket,
+        .operands = lists.operands.data,
+        .results = lists.results.data,
+        .n_operands = lists.operands.len,
+        .n_results = lists.results.len,
+        .accesses = lists.accesses.data,
+        .n_accesses = lists.accesses.len,
+        .updates = lists.updates,
+        .first = names->kind == FG_TRACE_ADAMW_PART ? fg_rb_arg(call, "first", 0) : 0,
+        .named = names->kind == FG_TRACE_ADAMW_ROWS && fg_rb_arg(call, "named", 0) == 1,
+        .pending = names->kind != FG_TRACE_ADAMW_ROWS && fg_rb_arg(call, "set", 0) == 1,
+        .comm = lists.comm};
     cx->pending[stream] = (FgIdVec){0};
     cx->last[stream] = node.id;
     fg_vec_push(cx->arena, &cx->out->nodes, node);

@@ -49,6 +49,33 @@ void fg_cost_return_rows(const FgModule *m, const FgNode *node, FgCost *cost)
     *cost = (FgCost){.read_bytes = part + own, .write_bytes = own, .wire_bytes = part};
 }
 
+/* Elements that the rows named by a set have in a slice, about: those of all tokens, each once. */
+static double named_elements(const FgModule *m, const FgNode *node, double slice)
+{
+    const FgValue *set = &m->values.data[node->operands[2]];
+    const FgNode *def = set->kind == FG_VALUE_RESULT ? &m->nodes.data[set->def] : NULL;
+    if (!def || def->op != FG_OP_row_set)
+        return slice;
+    double tokens = (double)fg_type_elements(fg_ops_in(m, def, 0));
+    double own = tokens * (double)fg_node_attr(node, "hidden")->i / (m->ranks ? m->ranks : 1);
+    return own < slice ? own : slice;
+}
+
+/* As fg_cost_adamw, of the elements that are named, or of all others; the latter are read past. */
+void fg_cost_adamw_rows(const FgModule *m, const FgNode *node, FgCost *cost)
+{
+    double slice = (double)fg_type_elements(fg_ops_out(m, node, 1));
+    double named = named_elements(m, node, slice);
+    double share = (fg_node_attr(node, "named")->i ? named : slice - named) / slice;
+    double updated = tensor_bytes(m, node->results[1]) + tensor_bytes(m, node->results[2]);
+    double master = tensor_bytes(m, node->results[0]), shard = tensor_bytes(m, node->results[3]);
+    updated += master > 0 ? master : shard;
+    *cost = (FgCost){.vector_flops = 15 * slice * share,
+                     .read_bytes = (tensor_bytes(m, node->operands[0]) + updated) * share +
+                                   tensor_bytes(m, node->operands[2]),
+                     .write_bytes = (updated + (master > 0 ? shard : 0)) * share};
+}
+
 /* Gradient in; moments, and the master or else the shard, both ways; the shard out: 28 bytes a
  * parameter at bf16 and at fp32. */
 void fg_cost_adamw(const FgModule *m, const FgNode *node, FgCost *cost)

@@ -112,6 +112,18 @@ void fg_host_embedding_dw(FgRtCx *cx, uint64_t ids, uint64_t dy, uint64_t dw, ui
     }
 }
 
+void fg_host_row_set(FgRtCx *cx, uint64_t ids, uint64_t set, uint64_t tokens, uint64_t vocab,
+                     uint64_t words)
+{
+    const int32_t *id = fg_at(cx, ids);
+    uint32_t *bits = fg_at(cx, set);
+    if (!ids_are_valid(cx, id, tokens, vocab))
+        return;
+    memset(bits, 0, words * sizeof *bits);
+    for (uint64_t t = 0; t < tokens; t++)
+        bits[(uint32_t)id[t] / 32] |= (uint32_t)1 << ((uint32_t)id[t] % 32);
+}
+
 /* The part of a row that lies in the slice of elements [from, from + elements) of the bucket. */
 void fg_host_lookup_dw(FgRtCx *cx, uint64_t ids, uint64_t rows, uint64_t shard, uint64_t bucket,
                        uint64_t tokens, uint64_t hidden, uint64_t vocab, uint64_t first,

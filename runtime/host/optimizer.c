@@ -182,3 +182,63 @@ void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1,
     fg_host_adamw_part(cx, grad, master, moment1, moment2, shard, scalars, bucket, 0, elements,
                        grad_dt, dt, set);
 }
+
+/* ---- AdamW of the rows that a set names, or of all other elements ---- */
+
+typedef struct Rows {
+    const uint32_t *set;
+    uint64_t shift; /* from an element of the slice to one of the table, mod 2^64 */
+    uint64_t hidden, vocab;
+} Rows;
+
+/* The end of the run of elements from `at` on that are named or not together, at most `end`. */
+static uint64_t run_from(const Rows *rows, uint64_t at, uint64_t end, bool *out_named)
+{
+    uint64_t element = at + rows->shift, row = element / rows->hidden;
+    if (row >= rows->vocab) { /* behind the table, or before it, where 2^64 is not far */
+        *out_named = false;
+        uint64_t before = 0 - element;
+        return before < end - at ? at + before : end;
+    }
+    *out_named = rows->set[row / 32] >> row % 32 & 1;
+    return fg_min(end, at + rows->hidden - element % rows->hidden);
+}
+
+void fg_host_adamw_rows(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1,
+                        uint64_t moment2, uint64_t shard, uint64_t norm, uint64_t scalars,
+                        uint64_t set, uint64_t bucket, uint64_t table, uint64_t hidden,
+                        uint64_t vocab, uint64_t words, uint64_t elements, uint64_t grad_dt,
+                        uint64_t dt, uint64_t named)
+{
+    (void)words;
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    const float *values = (const float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET;
+    if (!info || values[FG_RT_S_VALID] == 0)
+        return;
+    if (master == FG_RT_NONE && dt != FG_RT_F32) {
+        fg_rt_raise(cx, "a shard that is not f32 has no master weights");
+        return;
+    }
+    Rows rows = {fg_at(cx, set), cx->rank * elements - table, hidden, vocab};
+    float *w = fg_at(cx, master == FG_RT_NONE ? shard : master);
+    float *m = fg_at(cx, moment1), *v = fg_at(cx, moment2);
+    float scratch[FG_CHUNK], zeros[FG_CHUNK] = {0};
+    AdamW s = adamw_scalars(cx, values);
+    for (uint32_t i = 0; i < info->n_params; i++) {
+        Piece piece = slice_piece(cx, info, i, elements);
+        s.keep = piece.param->decay ? 1.0f - values[FG_RT_S_LR] * values[FG_RT_S_DECAY] : 1.0f;
+        for (uint64_t at = piece.begin, end; at < piece.end; at = end) {
+            bool is_named;
+            end = run_from(&rows, at, fg_min(piece.end, at + FG_CHUNK), &is_named);
+            if (is_named != (named != 0))
+                continue;
+            const float *g = grad == FG_RT_NONE
+                                 ? zeros
+                                 : fg_load(fg_at(cx, grad), grad_dt, at, end - at, scratch);
+            if (norm != FG_RT_NONE)
+                fg_exact_add_squares(fg_at(cx, norm), g, end - at);
+            adamw_chunk(&s, g, w + at, m + at, v + at, end - at);
+            fg_store(fg_at(cx, shard), dt, at, end - at, w + at);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 /* A sharded vocabulary on the rank that owns some of its rows: lookup, the head's statistics, its
  * loss and gradients. Rank r owns the rows from r * cols on; those from `vocab` on do not exist:
- * they are -inf in a log-sum-exp and have no gradient. Tokens of all ranks lie rank by rank. */
+ * they are -inf in a log-sum-exp and have no gradient. Tokens of all ranks lie rank by rank. The
+ * lookup knows slices of any bucket: they begin and end where they may. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -33,12 +34,20 @@ static uint64_t columns_there(const FgRtCx *cx, uint64_t cols, uint64_t vocab)
     return begin >= vocab ? 0 : fg_min(cols, vocab - begin);
 }
 
+/* -0.0, n times. */
+static void fill_minus_zero(unsigned char *to, uint64_t n, uint64_t size)
+{
+    memset(to, 0, n * size);
+    for (uint64_t i = 0; i < n; i++)
+        to[i * size + size - 1] = 0x80;
+}
+
 void fg_host_lookup_rows(FgRtCx *cx, uint64_t ids, uint64_t shard, uint64_t y, uint64_t tokens,
                          uint64_t first, uint64_t rows, uint64_t hidden, uint64_t vocab,
-                         uint64_t elements, uint64_t dt)
+                         uint64_t table, uint64_t elements, uint64_t dt)
 {
     Tokens t = tokens_of(cx, ids, tokens, first, rows);
-    uint64_t bytes = hidden * fg_rt_dtype_bytes(dt), own = elements / hidden;
+    uint64_t size = fg_rt_dtype_bytes(dt), from = cx->rank * elements, to = from + elements;
     for (uint64_t row = 0; row < rows; row++) {
         int32_t id = token_at(&t, row);
         if (id < 0 || (uint64_t)id >= vocab) {
@@ -46,11 +55,15 @@ void fg_host_lookup_rows(FgRtCx *cx, uint64_t ids, uint64_t shard, uint64_t y, u
                         row, id, vocab);
             return;
         }
-        uint64_t at = (uint64_t)id - cx->rank * own; /* large where it lies below */
-        if (at < own)
-            memcpy(fg_at(cx, y + row * bytes), fg_at(cx, shard + at * bytes), bytes);
-        else
-            memset(fg_at(cx, y + row * bytes), 0, bytes);
+        uint64_t at = table + (uint64_t)id * hidden;
+        uint64_t low = at < from ? fg_min(from - at, hidden) : 0;
+        uint64_t high = at + low < to ? fg_min(to - at, hidden) : low;
+        unsigned char *out = fg_at(cx, y + row * hidden * size);
+        fill_minus_zero(out, low, size);
+        if (low < high)
+            memcpy(out + low * size, fg_at(cx, shard + (at + low - from) * size),
+                   (high - low) * size);
+        fill_minus_zero(out + high * size, hidden - high, size);
     }
 }
 

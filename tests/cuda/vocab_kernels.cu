@@ -153,8 +153,16 @@ void test_vocab(Rig &r)
                         uint64_t shard = r.normal(dt, cols * hidden);
                         uint64_t y = r.result(dt, rows * hidden, SAME);
                         CHECK(r, label("lookup_rows", dt, {rank, each, cols, hidden}), lookup_rows,
-                              id, shard, y, ranks * stride, first, rows, hidden, vocab,
+                              id, shard, y, ranks * stride, first, rows, hidden, vocab, (uint64_t)0,
                               cols * hidden, dt);
+                        uint64_t own = (cols * hidden * 3 / 4 + 63) / 64 * 64;
+                        r.begin(); /* slices that begin and end inside rows */
+                        id = r.ids(ranks * stride, vocab);
+                        shard = r.normal(dt, own);
+                        y = r.result(dt, rows * hidden, SAME);
+                        CHECK(r, label("lookup_rows of a bucket", dt, {rank, each, cols, hidden}),
+                              lookup_rows, id, shard, y, ranks * stride, first, rows, hidden, vocab,
+                              (uint64_t)64, own, dt);
                         r.begin();
                         uint64_t d = r.normal(dt, n), w = r.normal(dt, cols * hidden);
                         uint64_t part = r.result(f32, rows * hidden);
@@ -219,5 +227,6 @@ void test_vocab_loss(Rig &r)
     r.check_error("vocab_stats with a bad label", fg_cuda_vocab_stats, x, to, stats, (uint64_t)3,
                   (uint64_t)0, (uint64_t)3, (uint64_t)4, (uint64_t)4, ignore, f32);
     r.check_error("lookup_rows with a bad token", fg_cuda_lookup_rows, id, x, y, (uint64_t)3,
-                  (uint64_t)0, (uint64_t)3, (uint64_t)4, (uint64_t)3, (uint64_t)12, f32);
+                  (uint64_t)0, (uint64_t)3, (uint64_t)4, (uint64_t)3, (uint64_t)0, (uint64_t)12,
+                  f32);
 }

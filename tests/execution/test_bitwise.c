@@ -188,6 +188,24 @@ static Outcome run(Setup *s, const FgCompiled *compiled, const char *name, bool 
     return out;
 }
 
+/* A link whose collectives take a time for each byte and none to begin: bytes alone decide. */
+static void without_latency(FgArena *arena, FgCurve *curve, double rate)
+{
+    *curve = (FgCurve){0};
+    for (double bytes = 1; bytes < 2e6; bytes *= 1e6)
+        fg_vec_push(arena, curve, ((FgCurvePoint){bytes, bytes / rate}));
+}
+
+/* Buckets whose lookups travel. */
+static uint32_t travelling(const FgCompiled *compiled)
+{
+    const FgPlan *plan = compiled->module->plan;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        n += plan->buckets.data[i].travels;
+    return n;
+}
+
 static Setup make_setup(uint64_t seed)
 {
     Setup s = {.arena = fg_arena_new(), .seed = seed};
@@ -207,6 +225,8 @@ static Setup make_setup(uint64_t seed)
     s.recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1);
     FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine));
     fg_machine_set_ranks(s.arena, &s.machine, 1 + random_below(&random, 3));
+    without_latency(s.arena, &s.machine.gather, 2e8);
+    without_latency(s.arena, &s.machine.reduce, 1e9);
     const char *error = "";
     s.folder = fg_temp_dir(s.arena, &error);
     FG_ASSERT(s.folder);
@@ -215,6 +235,7 @@ static Setup make_setup(uint64_t seed)
 
 static void schedules_agree(int *failures)
 {
+    uint32_t travels = 0;
     for (uint64_t seed = 1; seed <= MODELS && *failures < 3; seed++) {
         Setup s = make_setup(seed);
         FgCompiled zero3 = compile(&s, FG_SCHEDULE_ZERO3, UINT64_MAX);
@@ -234,11 +255,13 @@ static void schedules_agree(int *failures)
         CHECK_EQ_U64(a.hash, c.hash);
         CHECK_EQ_U64(a.hash, d.hash);
         CHECK(isfinite(a.loss) && a.loss > 0);
+        travels += travelling(&most) > 0;
         if (*failures)
             printf("model %llu\n", (unsigned long long)seed);
         fg_temp_dir_remove(s.arena, s.folder);
         fg_arena_free(s.arena);
     }
+    CHECK(travels > 0);
 }
 
 /* Keeps some buckets over the micro-steps, and lets some first gathers run round the period. */
@@ -346,6 +369,7 @@ static bool random_set(Setup *s, Random *random, FgCompiled *out)
     if (!fg_run_passes(&pm, again, "recompute"))
         return false;
     m->plan = fg_plan_fixed(again, s->arena, "random", FG_RECOMPUTE_SELECTIVE);
+    fg_plan_travel(m->plan, again, s->arena, &s->machine);
     carry_some(m, random);
     FgProof proof;
     *out = (FgCompiled){.module = m, .memory_bytes = 1u << 30};

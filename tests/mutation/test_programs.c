@@ -18,6 +18,8 @@
 
 #define LLAMA_ODD "tests/data/llama-odd/model.json"
 #define GPT2 "tests/data/gpt2/model.json"
+/* A link where bytes alone decide: lookups travel. */
+#define NO_LATENCY FG_SOURCE_DIR "/tests/lit/passes/Inputs/no-latency.json"
 
 /* The text is the same for the host and for GPUs but for the plan, which a machine's figures make,
  * and for kernels: test_chains.c's. */
@@ -36,7 +38,13 @@ static const Variant variants[] = {
      .clip = 1.0,
      .accumulate = 3,
      .sample = 5},
-    {.title = "llama-odd, clip", .model = LLAMA_ODD, .ranks = 2, .clip = 1.0, .sample = 5},
+    {.title = "llama-odd, clip", .model = LLAMA_ODD, .ranks = 2, .clip = 1.0, .sample = 3},
+    {.title = "llama-odd, lookups travel, clip",
+     .model = LLAMA_ODD,
+     .machine = NO_LATENCY,
+     .ranks = 2,
+     .clip = 1.0,
+     .sample = 3},
     {.title = "tiny-llama", .model = "examples/tiny-llama.json", .ranks = 2, .sample = 2},
     {.title = "llama-odd, least memory, bf16, clip, 2 micro-steps, recompute",
      .model = LLAMA_ODD,

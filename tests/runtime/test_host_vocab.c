@@ -51,7 +51,7 @@ static void lookup_piece(FgRtCx *cx, uint64_t first, uint64_t n)
 {
     uint64_t ranks = n_ranks(cx), cols = n_cols(cx);
     fg_rt_lookup_rows(cx, 1, FG_COMPUTE, ALL_IDS, W, ROWS, TOKENS * ranks, first, n * ranks, HIDDEN,
-                      VOCAB, cols * HIDDEN, FG_RT_F32);
+                      VOCAB, 0, cols * HIDDEN, FG_RT_F32);
     fg_rt_join(cx);
     fg_rt_return_rows(cx, 2, FG_REDUCE, first ? Y : FG_RT_NONE, ROWS, Y, TOKENS * HIDDEN,
                       n * ranks * HIDDEN, first * HIDDEN, FG_RT_F32, FG_RT_F32);
@@ -209,6 +209,53 @@ static void head_and_lookup(int *failures)
     }
 }
 
+/* ---- a lookup in the slices of a bucket ---- */
+
+enum { TABLE = 3, SLICE = 21 }; /* the table begins in the first slice, all slices inside rows */
+
+static void lookup_in_bucket(FgRtCx *cx)
+{
+    uint64_t ranks = n_ranks(cx);
+    fg_rt_collect(cx, 0, FG_REDUCE, IDS, ALL_IDS, TOKENS, TOKENS * ranks, 0, FG_RT_I32);
+    fg_rt_join(cx);
+    fg_rt_lookup_rows(cx, 1, FG_COMPUTE, ALL_IDS, W, ROWS, TOKENS * ranks, 0, TOKENS * ranks,
+                      HIDDEN, VOCAB, TABLE, SLICE, FG_RT_F32);
+    fg_rt_join(cx);
+    memcpy(fg_rt_memory(cx, XS), fg_rt_memory(cx, ROWS), ALL * HIDDEN * sizeof(float));
+    fg_rt_return_rows(cx, 2, FG_REDUCE, FG_RT_NONE, ROWS, Y, TOKENS * HIDDEN,
+                      TOKENS * ranks * HIDDEN, 0, FG_RT_F32, FG_RT_F32);
+    fg_rt_join(cx);
+}
+
+/* What a rank does not own is -0.0, and the sum has the bits of the table, its own -0.0 too. */
+static void lookup_is_exact(int *failures)
+{
+    const uint32_t ranks = 3;
+    FgRtProgram program = {.abi = FG_RT_ABI, .ranks = ranks, .state_bytes = BYTES};
+    Rig rig = rig_open_program(&program, (FgRtOptions){0});
+    float table[VOCAB * HIDDEN];
+    for (uint32_t i = 0; i < VOCAB * HIDDEN; i++) {
+        table[i] = i % 4 == 1 ? -0.0f : i % 4 == 2 ? 0.0f : (float)some(&rig);
+        uint32_t at = TABLE + i;
+        ((float *)memory(&rig, at / SLICE, W))[at % SLICE] = table[i];
+    }
+    for (uint32_t i = 0; i < ranks * TOKENS; i++)
+        ((int32_t *)memory(&rig, i / TOKENS, IDS))[i % TOKENS] = (int32_t)((5 * i + 2) % VOCAB);
+    rig_run(&rig, lookup_in_bucket);
+    rig_check_ok(&rig, "a lookup in slices", failures);
+    for (uint32_t i = 0; i < ranks * TOKENS * HIDDEN; i++) {
+        uint32_t row = (5 * (i / HIDDEN) + 2) % VOCAB, at = row * HIDDEN + i % HIDDEN;
+        const float *y = memory(&rig, i / (TOKENS * HIDDEN), Y);
+        CHECK(memcmp(&y[i % (TOKENS * HIDDEN)], &table[at], sizeof(float)) == 0);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            const float *part = memory(&rig, rank, XS), minus_zero = -0.0f;
+            bool own = (TABLE + at) / SLICE == rank;
+            CHECK(memcmp(&part[i], own ? &table[at] : &minus_zero, sizeof(float)) == 0);
+        }
+    }
+    rig_close(&rig);
+}
+
 /* ---- what is refused ---- */
 
 static void returning_elsewhere(FgRtCx *cx)
@@ -241,4 +288,5 @@ static void bad_words_are_errors(int *failures)
     rig_close(&rig);
 }
 
-UNIT_MAIN({"head_and_lookup", head_and_lookup}, {"bad_words_are_errors", bad_words_are_errors})
+UNIT_MAIN({"head_and_lookup", head_and_lookup}, {"lookup_is_exact", lookup_is_exact},
+          {"bad_words_are_errors", bad_words_are_errors})

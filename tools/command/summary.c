@@ -184,7 +184,8 @@ static int64_t furthest_ahead(const FgPlan *plan)
 {
     int64_t most = 0;
     for (uint32_t i = 0; i < plan->gathers.len; i++)
-        most = plan->gathers.data[i].ahead > most ? plan->gathers.data[i].ahead : most;
+        if (!plan->gathers.data[i].round && plan->gathers.data[i].ahead > most)
+            most = plan->gathers.data[i].ahead;
     return most;
 }
 

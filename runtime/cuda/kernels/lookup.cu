@@ -304,3 +304,27 @@ void fg_cuda_lookup_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
     });
     fg_launched(cx);
 }
+
+/* ---- which rows tokens name ---- */
+
+__global__ void set_kernel(const int32_t *ids, uint32_t *set, uint64_t tokens, uint64_t vocab,
+                           int *device_error, uint32_t node)
+{
+    uint64_t t = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= tokens)
+        return;
+    uint32_t row = checked_id(ids, t, vocab, device_error, node);
+    atomicOr(set + row / 32, 1u << row % 32);
+}
+
+void fg_cuda_row_set(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids, uint64_t set,
+                     uint64_t tokens, uint64_t vocab, uint64_t words)
+{
+    uint32_t *bits = (uint32_t *)fg_cuda_at(cx, set);
+    fg_cuda_check(cx, cudaMemsetAsync(bits, 0, words * sizeof *bits, stream), "cudaMemsetAsync");
+    if (!fg_rows_fit(cx, tokens))
+        return;
+    set_kernel<<<(unsigned)fg_ceil(tokens, 256), 256, 0, stream>>>(
+        (const int32_t *)fg_cuda_at(cx, ids), bits, tokens, vocab, cx->device_error, node);
+    fg_launched(cx);
+}

@@ -38,49 +38,71 @@ static uint64_t columns_there(const FgRtCx *cx, uint64_t cols, uint64_t vocab)
 
 /* ---- lookup ---- */
 
+/* A word of -0.0; `pattern`: four bytes of it. */
+static __device__ void set_word(uint4 &word, uint32_t pattern)
+{
+    word = make_uint4(pattern, pattern, pattern, pattern);
+}
+static __device__ void set_word(uint32_t &word, uint32_t pattern)
+{
+    word = pattern;
+}
+static __device__ void set_word(uint16_t &word, uint32_t pattern)
+{
+    word = (uint16_t)(pattern >> 16);
+}
+
+/* Where the table and the rank's slice lie in their bucket, in words. */
+typedef struct Slice {
+    uint64_t table, begin, words;
+} Slice;
+
 template <class Word>
-__global__ void rows_kernel(Tokens t, const Word *shard, Word *y, uint64_t words, uint64_t begin,
-                            uint64_t own, uint64_t vocab, int *device_error, uint32_t node)
+__global__ void rows_kernel(Tokens t, const Word *shard, Word *y, uint64_t words, Slice slice,
+                            uint64_t vocab, uint32_t pattern, int *device_error, uint32_t node)
 {
     int32_t id = token_at(t, blockIdx.x);
-    uint64_t at = (uint64_t)(int64_t)id - begin; /* large where it lies below */
-    Word *to = y + blockIdx.x * words;
-    if (id < 0 || (uint64_t)id >= vocab) {
+    bool bad = id < 0 || (uint64_t)id >= vocab;
+    if (bad)
         fg_report(device_error, node);
-        at = own;
-    }
-    const Word *from = shard + at * words;
+    /* large where it lies below */
+    uint64_t at = slice.table + (bad ? 0 : (uint64_t)id) * words - slice.begin;
+    Word *to = y + blockIdx.x * words, none;
+    set_word(none, pattern);
     for (uint64_t i = threadIdx.x; i < words; i += blockDim.x)
-        to[i] = at < own ? from[i] : Word{};
+        to[i] = at + i < slice.words && !bad ? shard[at + i] : none;
 }
 
 template <class Word>
 static void lookup(FgRtCx *cx, cudaStream_t stream, uint32_t node, Tokens t, const void *shard,
-                   void *y, uint64_t rows, uint64_t bytes, uint64_t own, uint64_t vocab)
+                   void *y, uint64_t rows, uint64_t hidden, uint64_t table, uint64_t elements,
+                   uint64_t vocab, uint64_t size)
 {
-    uint64_t words = bytes / sizeof(Word);
+    uint64_t words = hidden * size / sizeof(Word), own = elements * size / sizeof(Word);
+    Slice slice = {table * size / sizeof(Word), cx->rank * own, own};
     rows_kernel<Word><<<(unsigned)rows, fg_row_threads(words, 2, 256), 0, stream>>>(
-        t, (const Word *)shard, (Word *)y, words, cx->rank * own, own, vocab, cx->device_error,
-        node);
+        t, (const Word *)shard, (Word *)y, words, slice, vocab,
+        size == 2 ? 0x80008000u : 0x80000000u, cx->device_error, node);
     fg_launched(cx);
 }
 
 void fg_cuda_lookup_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids,
                          uint64_t shard, uint64_t y, uint64_t tokens, uint64_t first, uint64_t rows,
-                         uint64_t hidden, uint64_t vocab, uint64_t elements, uint64_t dt)
+                         uint64_t hidden, uint64_t vocab, uint64_t table, uint64_t elements,
+                         uint64_t dt)
 {
     if (!fg_rows_fit(cx, rows))
         return;
     Tokens t = tokens_of(cx, ids, tokens, first, rows);
     const void *from = fg_cuda_at(cx, shard);
     void *to = fg_cuda_at(cx, y);
-    uint64_t bytes = hidden * fg_dtype_bytes(dt), own = elements / hidden;
-    if (bytes % 16 == 0 && fg_aligned(from) && fg_aligned(to))
-        lookup<uint4>(cx, stream, node, t, from, to, rows, bytes, own, vocab);
-    else if (bytes % 4 == 0)
-        lookup<uint32_t>(cx, stream, node, t, from, to, rows, bytes, own, vocab);
+    uint64_t size = fg_dtype_bytes(dt), borders = (hidden | table | elements) * size;
+    if (borders % 16 == 0 && fg_aligned(from) && fg_aligned(to))
+        lookup<uint4>(cx, stream, node, t, from, to, rows, hidden, table, elements, vocab, size);
+    else if (borders % 4 == 0)
+        lookup<uint32_t>(cx, stream, node, t, from, to, rows, hidden, table, elements, vocab, size);
     else
-        lookup<uint16_t>(cx, stream, node, t, from, to, rows, bytes, own, vocab);
+        lookup<uint16_t>(cx, stream, node, t, from, to, rows, hidden, table, elements, vocab, size);
 }
 
 /* ---- statistics ---- */

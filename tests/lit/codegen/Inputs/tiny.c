@@ -190,7 +190,7 @@ static void body_flush(FgRtCx *cx)
 }
 
 static const FgRtProgram program = {
-    .abi = 4,
+    .abi = 5,
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",

@@ -250,6 +250,9 @@ typedef struct FgPlanBucket {
      * that nobody waits for its bytes: the gradient buffer its reduction, the gradient slice its
      * update. */
     int64_t linger, settle;
+    /* The gradient's slice is not summed on the link: the parts of all ranks come to their owner,
+     * whose update adds them up (all_to_all, adamw_parts). */
+    bool parts;
     uint32_t offload; /* FgOffload: which of its states lie in host memory */
     int64_t pieces;   /* with offload: in how many equal parts its states travel for an update; at
                          least 1 */

@@ -208,6 +208,7 @@ static void print_plan(Printer *p)
         fg_buf_printf(p->out, ") linger(%" PRId64 ")", b->linger);
         if (b->settle)
             fg_buf_printf(p->out, " settle(%" PRId64 ")", b->settle);
+        fg_buf_puts(p->out, b->parts ? " parts" : "");
         print_offload(p->out, b);
         fg_buf_puts(p->out, "\n");
     }

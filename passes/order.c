@@ -43,6 +43,7 @@ static FgStream stream_of(FgOp op)
     case FG_OP_gather:
         return FG_STREAM_GATHER;
     case FG_OP_reduce_scatter:
+    case FG_OP_all_to_all:
     case FG_OP_exchange:
     case FG_OP_collect:
     case FG_OP_return_rows:
@@ -55,6 +56,7 @@ static FgStream stream_of(FgOp op)
     case FG_OP_norm_add: /* bound by memory, while the link goes on with the next reduction */
     case FG_OP_adamw:
     case FG_OP_adamw_part:
+    case FG_OP_adamw_parts:
         return FG_STREAM_COPY;
     case FG_OP_stash:
         return FG_STREAM_STASH;
@@ -138,7 +140,7 @@ static void plan_hold(Cx *cx, FgNode reader, uint32_t value, uint32_t n_compute,
 static bool ends_update(const FgModule *m, const FgNode *node)
 {
     if (node->op != FG_OP_adamw_part)
-        return node->op == FG_OP_adamw;
+        return node->op == FG_OP_adamw || node->op == FG_OP_adamw_parts;
     const FgType *part = m->values.data[node->operands[0]].type;
     int64_t slice = (int64_t)(m->buckets.data[node->bucket].elements / m->ranks);
     return fg_node_attr(node, "first")->i + fg_type_elements(part) == slice;
@@ -152,10 +154,11 @@ static void plan_holds(Cx *cx, FgNode node, uint32_t n_compute)
     if (linger > 0)
         plan_hold(cx, node, node.operands[0], n_compute, linger);
     bool ends = ends_update(cx->m, &node);
-    if (node.op != FG_OP_reduce_scatter && !ends)
+    bool reduces = node.op == FG_OP_reduce_scatter || node.op == FG_OP_all_to_all;
+    if (!reduces && !ends)
         return;
     const FgPlanBucket *plan = &cx->m->plan->buckets.data[node.bucket];
-    if (node.op == FG_OP_reduce_scatter && plan->linger > 0)
+    if (reduces && plan->linger > 0)
         plan_hold(cx, node, node.operands[0], n_compute, plan->linger);
     if (ends && plan->settle > 0)
         plan_hold(cx, node, cx->m->buckets.data[node.bucket].grad_shard, n_compute, plan->settle);
@@ -194,7 +197,9 @@ static FgIdVec scan(Cx *cx, const FgIdVec *old)
         fg_vec_push(m->arena, &rest, old->data[i]);
         if (node->op == FG_OP_release)
             cx->floor[node->bucket] = n_compute;
-        if (node->op == FG_OP_adamw) /* stands before the next compute node, behind some names */
+        if (node->op == FG_OP_adamw ||
+            node->op ==
+                FG_OP_adamw_parts) /* stands before the next compute node, behind some names */
             cx->updated[node->bucket] = n_compute + 1;
         note_read(cx, node, n_compute);
         n_compute += fg_node_is_compute(node);

@@ -16,6 +16,7 @@ typedef enum FgTraceKind {
     FG_TRACE_RELEASE,
     FG_TRACE_GRAD_BUFFER,
     FG_TRACE_REDUCE_SCATTER,
+    FG_TRACE_ALL_TO_ALL, /* a reduction whose sum the update makes */
     FG_TRACE_EXCHANGE,
     FG_TRACE_LOOKUP_DW,
     FG_TRACE_COLLECT,     /* tokens of all ranks, for the owners of a sharded table */
@@ -28,6 +29,7 @@ typedef enum FgTraceKind {
     FG_TRACE_SCALE_STEP,
     FG_TRACE_ADAMW,
     FG_TRACE_ADAMW_PART,
+    FG_TRACE_ADAMW_PARTS, /* sums the parts of all ranks on its way */
     FG_TRACE_STASH,
     FG_TRACE_FETCH,
     FG_TRACE_LOSS_ADD
@@ -72,7 +74,7 @@ typedef struct FgTraceNode {
     bool updates;   /* reads what its results held */
     uint64_t first; /* an update in parts: its first element of the owned slice */
     bool pending;   /* belongs to the step before: the device skips it where there is none */
-    int comm;       /* 0 none, 1 the gather communicator, 2 the reduce communicator */
+    int comm;       /* 0 none; communicators: 1 gather, 2 reduce, 3 parts */
 } FgTraceNode;
 
 typedef struct FgTraceParam {

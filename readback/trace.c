@@ -219,6 +219,7 @@ static FgTraceKind kind_of(const char *entry)
                  {"release", FG_TRACE_RELEASE},
                  {"grad_buffer", FG_TRACE_GRAD_BUFFER},
                  {"reduce_scatter", FG_TRACE_REDUCE_SCATTER},
+                 {"all_to_all", FG_TRACE_ALL_TO_ALL},
                  {"exchange", FG_TRACE_EXCHANGE},
                  {"lookup_dw", FG_TRACE_LOOKUP_DW},
                  {"collect", FG_TRACE_COLLECT},
@@ -232,6 +233,7 @@ static FgTraceKind kind_of(const char *entry)
                  {"scale_step", FG_TRACE_SCALE_STEP},
                  {"adamw", FG_TRACE_ADAMW},
                  {"adamw_part", FG_TRACE_ADAMW_PART},
+                 {"adamw_parts", FG_TRACE_ADAMW_PARTS},
                  {"stash", FG_TRACE_STASH},
                  {"fetch", FG_TRACE_FETCH},
                  {"loss_add", FG_TRACE_LOSS_ADD}};
@@ -280,7 +282,7 @@ static void find_bucket(Cx *cx, uint32_t read)
         else
             fg_rb_unsafe(names, "it gathers %s, which is no bucket's shard", buffer->name);
     }
-    if (names->kind == FG_TRACE_REDUCE_SCATTER) {
+    if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_ALL_TO_ALL) {
         if (names->buffers.data[read].kind == FG_TRACE_GRAD_BUFFER)
             names->bucket = names->buffers.data[read].bucket;
         else
@@ -391,7 +393,8 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     allow_inplace(effects, &lists);
     if (names->kind == FG_TRACE_FETCH)
         names->buffers.data[lists.results.data[0]].home = names->from_state;
-    if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART)
+    if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART ||
+        names->kind == FG_TRACE_ADAMW_PARTS)
         order_update(cx, call, &lists);
     FgTraceNode node = {.id = names->node,
                         .kind = names->kind,

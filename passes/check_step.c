@@ -317,9 +317,8 @@ static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTrace
                       "it counts the gradient of %s, which is in parts that are not summed",
                       bucket->name);
     if (adds_to(node, norm) != walk->norm_begun)
-        fg_check_fail(
-            check, node, R_NORM_FIRST,
-            "what first counts in the norm of a step must start from zero, and only that");
+        fg_check_fail(check, node, R_NORM_FIRST,
+                      "the first norm_add of a step must start from zero, and only that");
     if (fg_check_buffer(walk, check->root[norm])->role != FG_ROLE_NORM)
         fg_check_fail(check, node, R_NORM, "it counts the gradient of %s in %s, which is no norm",
                       bucket->name, fg_check_text(walk, norm));

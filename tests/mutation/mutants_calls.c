@@ -9,9 +9,10 @@
 static bool is_plain(const Line *line)
 {
     static const char *const special[] = {
-        "gather",      "release",    "reduce_scatter", "lookup_dw", "exchange",    "adamw",
-        "adamw_part",  "stash",      "fetch",          "collect",   "return_rows", "lookup_rows",
-        "vocab_stats", "vocab_loss", "vocab_dlogits",  "vocab_dx",  "vocab_dw",    "vocab_db"};
+        "gather",      "release",     "reduce_scatter", "lookup_dw",  "exchange",
+        "adamw",       "adamw_part",  "stash",          "fetch",      "collect",
+        "return_rows", "lookup_rows", "vocab_stats",    "vocab_loss", "vocab_dlogits",
+        "vocab_dx",    "vocab_dw",    "vocab_db",       "adamw_rows", "row_set"};
     for (uint32_t i = 0; i < sizeof special / sizeof *special; i++)
         if (line_is(line, special[i]))
             return false;

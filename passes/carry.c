@@ -97,7 +97,8 @@ static bool keep(FgSearch *s, FgEvaluation *best)
     return ok;
 }
 
-/* Lets the gathers of the first `most` buckets run round the period; returns of how many it does. */
+/* Lets the gathers of the first `most` buckets run round the period; returns of how many it does.
+ */
 static uint32_t set_round(const FgSearch *s, FgPlan *plan, uint32_t most, bool early)
 {
     bool micro_steps = s->graph->numerics.accumulate > 1;

@@ -10,6 +10,7 @@
 
 #define FORMAT_VERSION 1
 #define MOST_RANKS 65536
+#define RESERVED_PARTS ((uint64_t)100 << 20) /* a guess, where nothing was measured */
 #define N(array) (uint32_t)(sizeof(array) / sizeof *(array))
 
 typedef struct MachineCx {
@@ -132,9 +133,11 @@ static void read_points(MachineCx *cx, const FgJson *object, const char *points,
         read_point(cx, &rates->items[i], part, out);
 }
 
-static void read_curve(MachineCx *cx, const FgJson *root, const char *key, FgCurve *out)
+static void read_curve(MachineCx *cx, const FgJson *root, const char *key, bool needed,
+                       FgCurve *out)
 {
-    const FgJson *object = member(cx, root, key, FG_JSON_IS_OBJECT);
+    const FgJson *object = needed ? member(cx, root, key, FG_JSON_IS_OBJECT)
+                                  : fg_json_want(cx->json, root, key, FG_JSON_IS_OBJECT);
     if (object)
         read_points(cx, object, "bus_rates", share(cx->machine->ranks), out);
 }
@@ -160,7 +163,7 @@ void fg_machine_set_ranks(FgArena *arena, FgMachine *machine, uint32_t ranks)
 {
     FG_ASSERT(ranks >= 1);
     double ratio = share(ranks) / share(machine->ranks);
-    FgCurve *curves[] = {&machine->gather, &machine->reduce};
+    FgCurve *curves[] = {&machine->gather, &machine->reduce, &machine->all_to_all};
     for (uint32_t c = 0; c < N(curves); c++) {
         FgCurve scaled = {0};
         for (uint32_t i = 0; i < curves[c]->len; i++) {
@@ -224,8 +227,9 @@ static void read_beside(MachineCx *cx, const FgJson *root)
         "compute_gather", "compute_reduce", "gather_compute", "reduce_compute", "gather_reduce",
         "reduce_gather",  "compute_host",   "host_compute",   "link_host",      "host_link",
         "stash_fetch",    "fetch_stash",    "compute_update", "update_compute", "gather_update",
-        "update_gather",  "reduce_update",  "update_reduce"};
-    enum { NEEDED = 6 }; /* the rest is about host memory and updates, and may be absent */
+        "update_gather",  "reduce_update",  "update_reduce",  "compute_parts",  "parts_compute",
+        "update_parts",   "parts_update",   "gather_parts",   "parts_gather"};
+    enum { NEEDED = 6 }; /* the rest may be absent */
     FgMachine *m = cx->machine;
     double *const fields[] = {
         &m->compute_beside_gather, &m->compute_beside_reduce, &m->gather_beside_compute,
@@ -233,7 +237,9 @@ static void read_beside(MachineCx *cx, const FgJson *root)
         &m->compute_beside_host,   &m->host_beside_compute,   &m->link_beside_host,
         &m->host_beside_link,      &m->stash_beside_fetch,    &m->fetch_beside_stash,
         &m->compute_beside_update, &m->update_beside_compute, &m->gather_beside_update,
-        &m->update_beside_gather,  &m->reduce_beside_update,  &m->update_beside_reduce};
+        &m->update_beside_gather,  &m->reduce_beside_update,  &m->update_beside_reduce,
+        &m->compute_beside_parts,  &m->parts_beside_compute,  &m->update_beside_parts,
+        &m->parts_beside_update,   &m->gather_beside_parts,   &m->parts_beside_gather};
     const FgJson *beside = member(cx, root, "beside", FG_JSON_IS_OBJECT);
     if (!beside)
         return;
@@ -280,6 +286,7 @@ static void read_sizes(MachineCx *cx, const FgJson *root)
         m->reserved_estimated = false;
     read_bytes(cx, root, "memory", true, &m->memory_bytes);
     read_bytes(cx, root, "reserved", true, &m->reserved_bytes);
+    read_bytes(cx, root, "reserved_parts", false, &m->reserved_parts);
     read_bytes(cx, root, "workspace", false, &m->workspace_bytes);
     const FgJson *memory = fg_json_get(root, "memory");
     if (!cx->json->failed && m->reserved_bytes >= m->memory_bytes)
@@ -297,6 +304,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
                                        "memory",
                                        "reserved",
                                        "reserved_estimated",
+                                       "reserved_parts",
                                        "workspace",
                                        "matmul",
                                        "attention",
@@ -305,6 +313,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
                                        "launch",
                                        "gather",
                                        "reduce",
+                                       "all_to_all",
                                        "beside",
                                        "host_memory",
                                        "stash",
@@ -328,8 +337,9 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
     read_rate(cx, root, "vector", 1e30, &m->vector_flops);
     read_rate(cx, root, "memory_rate", 1e30, &m->memory_rate);
     read_rate(cx, root, "launch", 3600, &m->launch_seconds);
-    read_curve(cx, root, "gather", &m->gather);
-    read_curve(cx, root, "reduce", &m->reduce);
+    read_curve(cx, root, "gather", true, &m->gather);
+    read_curve(cx, root, "reduce", true, &m->reduce);
+    read_curve(cx, root, "all_to_all", false, &m->all_to_all);
     read_beside(cx, root);
     read_host(cx, root);
     return !cx->json->failed;
@@ -341,7 +351,8 @@ bool fg_machine_parse(FgArena *arena, FgDiags *diags, const char *name, const ch
     FgArena *scratch = fg_arena_new();
     FgJsonCx json;
     fg_json_init(&json, scratch, diags);
-    *out = (FgMachine){.name = name, .workspace_bytes = (uint64_t)32 << 20};
+    *out = (FgMachine){
+        .name = name, .workspace_bytes = (uint64_t)32 << 20, .reserved_parts = RESERVED_PARTS};
     MachineCx cx = {.arena = arena, .json = &json, .machine = out};
     const FgJson *root = fg_json_parse(&json, name, text, len);
     bool ok = root && read_machine(&cx, diags, root);

@@ -18,7 +18,8 @@ typedef struct Preset {
  * engines that overlap take turns (one half each). */
 #define HOST                                                                                       \
     "{\"foregather_machine\": 1, \"name\": \"host\", \"ranks\": 2,\n"                              \
-    " \"memory\": \"16 GiB\", \"reserved\": 0, \"workspace\": \"4 MiB\",\n"                        \
+    " \"memory\": \"16 GiB\", \"reserved\": 0, \"reserved_parts\": 0,\n"                           \
+    " \"workspace\": \"4 MiB\",\n"                                                                 \
     " \"matmul\": {\"f32\": 3e10, \"bf16\": 2e10, \"f16\": 2e10},\n"                               \
     " \"vector\": 2e9, \"memory_rate\": 8e9, \"launch\": 1e-6,\n"                                  \
     " \"host_memory\": \"32 GiB\",\n"                                                              \
@@ -26,6 +27,7 @@ typedef struct Preset {
     " \"fetch\": {\"latency\": 1e-6, \"rates\": [[1e6, 4e9]]},\n"                                  \
     " \"gather\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 2e9]]},\n"                             \
     " \"reduce\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 1e9]]},\n"                             \
+    " \"all_to_all\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 1e9]]},\n"                         \
     " \"beside\": {\"compute_gather\": 0.5, \"compute_reduce\": 0.5, \"gather_compute\": 0.5,\n"   \
     "            \"reduce_compute\": 0.5, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"       \
     "            \"compute_host\": 0.5, \"host_compute\": 0.5, \"link_host\": 0.5,\n"              \
@@ -70,7 +72,10 @@ typedef struct Preset {
     "            [1.68e7, 1.56e11], [6.7e7, 2.49e11], [2.68e8, 3.07e11]]},\n"                      \
     " \"reduce\": {\"latency\": 6e-6, \"bus_rates\": [[1e6, 5.29e10], [4.2e6, 9.33e10],\n"         \
     "            [1.68e7, 1.69e11], [6.7e7, 2.01e11], [2.68e8, 2.28e11], [1.07e9, 2.64e11]]},\n"   \
-    " \"beside\": {\"compute_gather\": 0.96, \"compute_reduce\": 0.87, \"gather_compute\": "       \
+    " \"all_to_all\": {\"latency\": 2.6e-5, \"bus_rates\": [[8e6, 1.24e11], [1.28e8, 2.9e11],\n"   \
+    "            [5.12e8, 3.21e11]]},\n"                                                           \
+    " \"beside\": {\"compute_parts\": 0.94, \"compute_gather\": 0.96, \"compute_reduce\": 0.87, "  \
+    "\"gather_compute\": "                                                                         \
     "0.39,\n"                                                                                      \
     "            \"reduce_compute\": 0.42, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
     "0.62,\n" H200_UPDATE

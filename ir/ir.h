@@ -255,6 +255,9 @@ typedef struct FgPlanBucket {
     /* Elements of rows that no token of the last micro-step names are updated ahead of the others,
      * which wait for the lookup's gradient. Goes with `travels`. */
     bool early;
+    /* The gradient's slice is not summed on the link: the parts of all ranks come to their owner,
+     * whose update adds them up (all_to_all, adamw_parts). */
+    bool parts;
     uint32_t offload; /* FgOffload: which of its states lie in host memory */
     int64_t pieces;   /* with offload: in how many equal parts its states travel for an update; at
                          least 1 */

@@ -25,6 +25,7 @@ typedef struct FgMachine {
     uint32_t ranks, ranks_per_node;
     uint64_t memory_bytes;    /* offered to the process on each device */
     uint64_t reserved_bytes;  /* taken off it: context, communicators, library state */
+    uint64_t reserved_parts;  /* more of it where gradients come in parts: their communicator */
     bool reserved_estimated;  /* the constant was not measured, and the summary says so */
     uint64_t workspace_bytes; /* scratch of library calls, in the plan */
     double matmul_f32, matmul_bf16, matmul_f16; /* FLOP/s */
@@ -33,6 +34,7 @@ typedef struct FgMachine {
     double memory_rate;                         /* bytes/s, read + write */
     double launch_seconds;                      /* least time of a device call */
     FgCurve gather, reduce;                     /* all-gather and reduce-scatter at `ranks` */
+    FgCurve all_to_all;                         /* empty: as gathers, which take the same way */
     /* Speed of one engine while another runs beside it, as a fraction of its speed alone. */
     double compute_beside_gather, compute_beside_reduce;
     double gather_beside_compute, reduce_beside_compute;
@@ -49,7 +51,15 @@ typedef struct FgMachine {
     double compute_beside_update, update_beside_compute;
     double gather_beside_update, update_beside_gather;
     double reduce_beside_update, update_beside_reduce;
+    /* Gradients in parts (all_to_all), which go through copy engines. Factors of 0: as gathers
+     * beside compute and updates; FG_PARTS_BESIDE_GATHER. */
+    double compute_beside_parts, parts_beside_compute;
+    double update_beside_parts, parts_beside_update;
+    double gather_beside_parts, parts_beside_gather;
 } FgMachine;
+
+/* Gathers and parts share the links: each, where nothing was measured. */
+#define FG_PARTS_BESIDE_GATHER 0.6
 
 /* Host memory of one rank: an equal share of its node's. */
 uint64_t fg_machine_host_bytes(const FgMachine *machine);

@@ -195,12 +195,14 @@ static bool parse_plan_bucket(FgParser *p, FgPlan *plan)
             ok = b.travels = true;
         else if (open_field(p, "early"))
             ok = b.early = true;
+        else if (open_field(p, "parts"))
+            ok = b.parts = true;
         else if (open_field(p, "offload"))
             ok = parse_offload(p, &b.offload);
         else if (open_field(p, "pieces"))
             ok = i64_field(p, &b.pieces);
         else
-            ok = fg_parse_expected(p, "params, linger, settle, travels, early, offload or pieces");
+            ok = fg_parse_expected(p, "params, linger, settle, travels, early, parts, offload or pieces");
         if (!ok)
             return false;
     }

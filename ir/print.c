@@ -212,6 +212,7 @@ static void print_plan(Printer *p)
             fg_buf_puts(p->out, " travels");
         if (b->early)
             fg_buf_puts(p->out, " early");
+        fg_buf_puts(p->out, b->parts ? " parts" : "");
         print_offload(p->out, b);
         fg_buf_puts(p->out, "\n");
     }

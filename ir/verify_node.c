@@ -150,6 +150,29 @@ static void expect_whole(FgVerifier *v, const FgNode *node, uint32_t id)
                             b->elements);
 }
 
+/* The bucket's reduced gradient: summed, or the parts of all ranks. */
+static void expect_gradient_of(FgVerifier *v, const FgNode *node, uint32_t id, uint32_t parts)
+{
+    const FgBucket *b = &v->m->buckets.data[node->bucket];
+    const FgType *t = v->m->values.data[id].type;
+    uint64_t want = b->elements / v->m->ranks * parts;
+    expect_state(v, node, id, b->grad_shard, FG_ROLE_GRAD_SHARD);
+    if ((uint64_t)fg_type_elements(t) != want)
+        fg_verify_fail_node(v, node, "%s is %s, not the %" PRIu64 " elements of %s of bucket '%s'",
+                            fg_verify_value_text(v, id), fg_verify_type_text(v, t), want,
+                            parts > 1 ? "the parts of all ranks" : "a slice", b->name);
+}
+
+static void expect_gradient(FgVerifier *v, const FgNode *node, uint32_t id)
+{
+    expect_gradient_of(v, node, id, 1);
+}
+
+static void expect_parts(FgVerifier *v, const FgNode *node, uint32_t id)
+{
+    expect_gradient_of(v, node, id, v->m->ranks);
+}
+
 static void expect_carried(FgVerifier *v, const FgNode *node, uint32_t id)
 {
     const FgValue *x = &v->m->values.data[id];
@@ -253,10 +276,11 @@ static void expect_part(FgVerifier *v, const FgNode *node)
 
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
 {
-    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,   FG_OP_grad_buffer,
-                                       FG_OP_reduce_scatter, FG_OP_lookup_dw, FG_OP_vocab_dw,
-                                       FG_OP_vocab_db,       FG_OP_norm_add,  FG_OP_adamw,
-                                       FG_OP_adamw_part,     FG_OP_adamw_rows};
+    static const FgOp with_bucket[] = {FG_OP_gather,         FG_OP_release,    FG_OP_grad_buffer,
+                                       FG_OP_reduce_scatter, FG_OP_lookup_dw,  FG_OP_all_to_all,
+                                       FG_OP_vocab_dw,       FG_OP_vocab_db,   FG_OP_norm_add,
+                                       FG_OP_adamw,          FG_OP_adamw_part, FG_OP_adamw_parts,
+                                       FG_OP_adamw_rows};
     bool needs = false;
     for (size_t i = 0; i < sizeof with_bucket / sizeof *with_bucket; i++)
         needs = needs || node->op == with_bucket[i];
@@ -280,21 +304,26 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
         expect_whole(v, node, node->results[0]);
     } else if (node->op == FG_OP_reduce_scatter) {
         expect_whole(v, node, node->operands[0]);
-        expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        expect_gradient(v, node, node->results[0]);
+    } else if (node->op == FG_OP_all_to_all) {
+        expect_whole(v, node, node->operands[0]);
+        expect_parts(v, node, node->results[0]);
     } else if (node->op == FG_OP_lookup_dw) {
-        expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        expect_gradient(v, node, node->results[0]);
         expect_lookup(v, node);
     } else if (node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db) {
-        expect_state(v, node, node->results[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        expect_gradient(v, node, node->results[0]);
     } else if (node->op == FG_OP_norm_add) {
-        expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        expect_gradient(v, node, node->operands[0]);
     } else if (node->op == FG_OP_adamw_part) {
         expect_part(v, node);
     } else {
         if (node->op == FG_OP_adamw_rows)
             expect_rows(v, node);
-        if (node->operands[0] != FG_NO_ID)
-            expect_state(v, node, node->operands[0], b->grad_shard, FG_ROLE_GRAD_SHARD);
+        if (node->op == FG_OP_adamw_parts)
+            expect_parts(v, node, node->operands[0]);
+        else if (node->operands[0] != FG_NO_ID)
+            expect_gradient(v, node, node->operands[0]);
         expect_state(v, node, node->results[0], b->master, FG_ROLE_MASTER);
         expect_state(v, node, node->results[1], b->moment1, FG_ROLE_MOMENT1);
         expect_state(v, node, node->results[2], b->moment2, FG_ROLE_MOMENT2);

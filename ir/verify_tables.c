@@ -56,7 +56,9 @@ static void verify_bucket_state(FgVerifier *v, uint32_t index, uint32_t id, FgRo
         return;
     }
     uint64_t slice = v->m->ranks ? b->elements / v->m->ranks : 0;
-    if (s->type->dtype != dtype || (uint64_t)fg_type_elements(s->type) != slice)
+    uint64_t elements = (uint64_t)fg_type_elements(s->type);
+    bool parts = role == FG_ROLE_GRAD_SHARD && elements == b->elements; /* of all ranks */
+    if (s->type->dtype != dtype || (elements != slice && !parts))
         fg_verify_fail(v, FG_NOWHERE, "bucket '%s': its %s is %s, not %s[%" PRIu64 "]", b->name,
                        fg_role_name(role), fg_verify_type_text(v, s->type), fg_dtype_name(dtype),
                        slice);

@@ -227,20 +227,21 @@ static void check_own(Order *order, const FgTraceNode *node, const FgTraceAccess
 static void check_communicators(FgCheck *check)
 {
     const FgTrace *trace = check->trace;
-    const FgTraceNode *users[2] = {NULL, NULL};
+    static const char *const names[] = {"gather", "reduce", "parts"};
+    const FgTraceNode *users[3] = {NULL, NULL, NULL};
     for (uint32_t f = 0; f < trace->funcs.len; f++) {
         for (uint32_t i = 0; i < trace->funcs.data[f].order.len; i++) {
             const FgTraceNode *node = &trace->nodes.data[trace->funcs.data[f].order.data[i]];
             if (!node->comm)
                 continue;
-            const FgTraceNode **user = &users[node->comm != 1];
+            const FgTraceNode **user = &users[node->comm - 1];
             if (!*user)
                 *user = node;
             if ((*user)->stream != node->stream)
                 fg_check_fail(check, node, 16,
                               "it uses the %s communicator on stream %s, but %s does on stream %s: "
                               "ranks could meet them in different orders and hang",
-                              node->comm == 1 ? "gather" : "reduce", fg_stream_name(node->stream),
+                              names[node->comm - 1], fg_stream_name(node->stream),
                               fg_check_node_text(check, *user), fg_stream_name((*user)->stream));
         }
     }

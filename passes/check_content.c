@@ -81,7 +81,8 @@ static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t valu
         fg_check_fail(check, node, R_RELEASED,
                       "it reads %s after its release %s; release it later or gather it again",
                       fg_check_value_text(check, value), fg_check_node_text(check, release));
-    } else if (fact->reduced && node->kind != FG_TRACE_REDUCE_SCATTER) {
+    } else if (fact->reduced && node->kind != FG_TRACE_REDUCE_SCATTER &&
+               node->kind != FG_TRACE_ALL_TO_ALL) {
         fg_check_fail(check, node, R_SPOILT,
                       "it reads %s after its reduction, which may have spoilt it",
                       fg_check_value_text(check, value));

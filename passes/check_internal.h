@@ -117,6 +117,7 @@ typedef struct FgCheckBucket {
     uint32_t reductions; /* summed in the gradient slice now */
     uint32_t lookups;    /* added to it: parts that are not reduced */
     uint32_t gradient;   /* the value that holds it */
+    bool apart;          /* it is not summed: the parts of all ranks */
     bool used;           /* an update has consumed it */
     bool normed;         /* counted in the norm of this period */
     uint32_t updates;    /* in this period, or flush */

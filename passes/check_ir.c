@@ -110,6 +110,7 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_hold, FG_TRACE_HOLD},
                  {FG_OP_grad_buffer, FG_TRACE_GRAD_BUFFER},
                  {FG_OP_reduce_scatter, FG_TRACE_REDUCE_SCATTER},
+                 {FG_OP_all_to_all, FG_TRACE_ALL_TO_ALL},
                  {FG_OP_exchange, FG_TRACE_EXCHANGE},
                  {FG_OP_lookup_dw, FG_TRACE_LOOKUP_DW},
                  {FG_OP_collect, FG_TRACE_COLLECT},
@@ -125,6 +126,7 @@ static FgTraceKind kind_of(FgOp op)
                  {FG_OP_adamw_part, FG_TRACE_ADAMW_PART},
                  {FG_OP_adamw_rows, FG_TRACE_ADAMW_ROWS},
                  {FG_OP_row_set, FG_TRACE_ROW_SET},
+                 {FG_OP_adamw_parts, FG_TRACE_ADAMW_PARTS},
                  {FG_OP_stash, FG_TRACE_STASH},
                  {FG_OP_fetch, FG_TRACE_FETCH},
                  {FG_OP_loss_add, FG_TRACE_LOSS_ADD}};
@@ -143,9 +145,9 @@ static bool updates(const FgNode *node)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
     return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
-           node->op == FG_OP_adamw_rows || node->op == FG_OP_all_reduce ||
-           node->op == FG_OP_clip_factor || node->op == FG_OP_loss_scale ||
-           node->op == FG_OP_scale_step;
+           node->op == FG_OP_adamw_rows || node->op == FG_OP_adamw_parts ||
+           node->op == FG_OP_all_reduce || node->op == FG_OP_clip_factor ||
+           node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
 }
 
 /* Of a chain: what is read element by element, in the result's dtype. */
@@ -173,6 +175,18 @@ static bool is_spoilt(const FgNode *node, uint32_t operand)
     return node->op == FG_OP_reduce_scatter || (node->op == FG_OP_return_rows && operand == 1);
 }
 
+/* Of an update of parts the norm may begin there. */
+static bool begins(const FgNode *node, uint32_t result)
+{
+    return node->op == FG_OP_adamw_parts && result == 4 && !fg_node_attr(node, "adds")->i;
+}
+
+static int communicator_of(FgOp op)
+{
+    bool collective = fg_op_info(op)->flags & FG_OPF_COLLECTIVE;
+    return !collective ? 0 : op == FG_OP_gather ? 1 : op == FG_OP_all_to_all ? 3 : 2;
+}
+
 static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
 {
     FG_VEC(FgTraceAccess) list = {0};
@@ -189,7 +203,7 @@ static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
         if (node->results[i] != FG_NO_ID)
             fg_vec_push(cx->arena, &list,
                         ((FgTraceAccess){.buffer = node->results[i],
-                                         .read = out->updates,
+                                         .read = out->updates && !begins(node, i),
                                          .write = true,
                                          .inplace = FG_NO_ID}));
     if (fg_op_info(node->op)->flags & FG_OPF_WORKSPACE)
@@ -208,7 +222,6 @@ static void add_nodes(Cx *cx)
     for (uint32_t i = 0; i < cx->module->nodes.len; i++) {
         const FgNode *node = &cx->module->nodes.data[i];
         const FgOpInfo *info = fg_op_info(node->op);
-        bool collective = info->flags & FG_OPF_COLLECTIVE;
         FgTraceNode out = {.id = i,
                            .kind = kind_of(node->op),
                            .entry = info->call,
@@ -223,9 +236,7 @@ static void add_nodes(Cx *cx)
                            .results = node->results,
                            .n_operands = node->n_operands,
                            .n_results = node->n_results,
-                           .comm = !collective                ? 0
-                                   : node->op == FG_OP_gather ? 1
-                                                              : 2};
+                           .comm = communicator_of(node->op)};
         if (node->attrs) {
             out.updates = updates(node);
             bool part = node->op == FG_OP_adamw_part;

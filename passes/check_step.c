@@ -2,8 +2,9 @@
  * and released once, in turn; each slice of a gradient buffer is written, then added to, then
  * reduced once with all slices in place; rows of lookups are exchanged, and added once to the
  * reduced gradient; each trainable bucket is updated exactly once a period,
- * with the reductions of all micro-steps of one step; the norm counts each bucket once, after its
- * last reduction, and is complete before it is used.
+ * with the reductions of all micro-steps of one step; what came in parts, one of each rank, is
+ * added up by the update and read by nothing else; the norm counts each bucket once, after its last
+ * reduction, and is complete before it is used.
  *
  * With clipping the update is pending: it belongs to the step before, and the device skips it where
  * there is none (the first period, and the one after a flush). So it is where the loss is scaled:
@@ -35,7 +36,8 @@ enum {
     R_NORM_FIRST,
     R_CLIP,
     R_LOSS,
-    R_ROWS
+    R_ROWS,
+    R_APART
 };
 
 const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node)
@@ -220,6 +222,11 @@ void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
         state->reductions = state->lookups = 0;
         state->used = false;
         state->gradient = slice;
+        state->apart = node->kind == FG_TRACE_ALL_TO_ALL;
+    } else if (state->apart) {
+        fg_check_fail(check, node, R_APART,
+                      "it adds to %s, which holds parts that are not summed yet",
+                      fg_check_text(walk, slice));
     } else if (!begun || state->used || state->gradient != slice) {
         fg_check_fail(check, node, R_ADDS, "it adds to %s, which holds no gradient of this step",
                       fg_check_text(walk, slice));
@@ -258,7 +265,17 @@ static const char *parts_text(const FgCheckWalk *walk, uint32_t index)
                            : reductions;
 }
 
-static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
+/* A reduction leaves a sum of the slice's size, or parts as large as the buffer. */
+static bool fits_slice(const FgCheckWalk *walk, const FgTraceNode *node,
+                       const FgTraceBucket *bucket)
+{
+    uint32_t buffer = walk->check->root[node->operands[0]], slice = node->results[0];
+    if (node->kind == FG_TRACE_ALL_TO_ALL)
+        return fg_check_buffer(walk, slice)->bytes == fg_check_buffer(walk, buffer)->bytes;
+    return fg_check_elements(walk, slice) * walk->trace->ranks == bucket->elements;
+}
+
+static void reduce(FgCheckWalk *walk, const FgTraceNode *node)
 {
     FgCheck *check = walk->check;
     const FgTraceBucket *bucket = fg_check_bucket(walk, node);
@@ -272,8 +289,7 @@ static void reduce_scatter(FgCheckWalk *walk, const FgTraceNode *node)
                       "count twice",
                       fg_check_text(walk, buffer));
     walk->open[buffer] = false;
-    if (fg_check_elements(walk, buffer) != bucket->elements ||
-        fg_check_elements(walk, slice) * walk->trace->ranks != bucket->elements)
+    if (fg_check_elements(walk, buffer) != bucket->elements || !fits_slice(walk, node, bucket))
         fg_check_fail(check, node, R_SIZE, "%s and %s do not have the sizes of bucket %s",
                       fg_check_text(walk, buffer), fg_check_text(walk, slice), bucket->name);
     check_parts(walk, node, bucket, buffer);
@@ -294,6 +310,15 @@ static bool reads_gradient(const FgCheckWalk *walk, const FgTraceNode *node)
 
 /* ---- norm, clipping, loss ---- */
 
+/* Does the node add to what the norm holds, instead of beginning it? */
+static bool adds_to(const FgTraceNode *node, uint32_t norm)
+{
+    for (uint32_t i = 0; i < node->n_accesses; i++)
+        if (node->accesses[i].buffer == norm && node->accesses[i].write)
+            return node->accesses[i].read;
+    return false;
+}
+
 static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket,
                        uint32_t norm)
 {
@@ -307,7 +332,11 @@ static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTrace
     if (state->normed || walk->norm_reduced)
         fg_check_fail(check, node, R_NORM_TWICE, "it counts the gradient of %s %s", bucket->name,
                       state->normed ? "a second time" : "after the norm was reduced");
-    if (check->updates[node->id] != walk->norm_begun)
+    if (state->apart && node->kind != FG_TRACE_ADAMW_PARTS)
+        fg_check_fail(check, node, R_APART,
+                      "it counts the gradient of %s, which is in parts that are not summed",
+                      bucket->name);
+    if (adds_to(node, norm) != walk->norm_begun)
         fg_check_fail(check, node, R_NORM_FIRST,
                       "the first norm_add of a step must start from zero, and only that");
     if (fg_check_buffer(walk, check->root[norm])->role != FG_ROLE_NORM)
@@ -424,6 +453,12 @@ static void check_gradient(FgCheckWalk *walk, const FgTraceNode *node, const FgT
     else if (state->used)
         fg_check_fail(check, node, R_TWICE, "it applies a gradient of bucket %s a second time",
                       bucket->name);
+    if (state->apart != (node->kind == FG_TRACE_ADAMW_PARTS))
+        fg_check_fail(check, node, R_APART,
+                      state->apart
+                          ? "it updates bucket %s from parts without adding them up"
+                          : "it adds up parts of the gradient of bucket %s, which is a sum",
+                      bucket->name);
     if (walk->trace->clips && !is_pending(node) && !walk->clipped)
         fg_check_fail(check, node, R_CLIP, "it updates before the clipping factor is known");
 }
@@ -461,7 +496,8 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
     } rules[] = {{FG_TRACE_GATHER, gather},
                  {FG_TRACE_RELEASE, release},
                  {FG_TRACE_GRAD_BUFFER, grad_buffer},
-                 {FG_TRACE_REDUCE_SCATTER, reduce_scatter},
+                 {FG_TRACE_REDUCE_SCATTER, reduce},
+                 {FG_TRACE_ALL_TO_ALL, reduce},
                  {FG_TRACE_EXCHANGE, fg_check_exchange},
                  {FG_TRACE_LOOKUP_DW, fg_check_lookup_dw},
                  {FG_TRACE_COLLECT, fg_check_collect},
@@ -476,6 +512,7 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_ADAMW_PART, adamw},
                  {FG_TRACE_ADAMW_ROWS, adamw},
                  {FG_TRACE_ROW_SET, fg_check_row_set},
+                 {FG_TRACE_ADAMW_PARTS, adamw},
                  {FG_TRACE_LOSS_ADD, loss_add},
                  {FG_TRACE_FETCH, fg_check_fetch},
                  {FG_TRACE_STASH, fg_check_stash},

@@ -221,8 +221,11 @@ bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
         FgEstimate estimate;
         fg_estimate_build(c->arena, arena, module, base, c->search.machine, &estimate);
         FgLeverChoice choice = {.slack = QUICK_SLACK, .kept = estimate.pairs.len};
-        choice.arena_limit =
-            c->search.budget > module->state_bytes ? c->search.budget - module->state_bytes : 0;
+        uint64_t taken = module->state_bytes;
+        choice.parts = fg_search_may_part(&c->search);
+        choice.all_parts = c->options->reduce == FG_REDUCE_PARTS;
+        taken += choice.parts ? c->search.machine->reserved_parts : 0;
+        choice.arena_limit = c->search.budget > taken ? c->search.budget - taken : 0;
         FgPlan *plan = fg_estimate_plan(&estimate, arena, &choice);
         ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, NULL, fast, NULL);
     }
@@ -294,7 +297,7 @@ bool fg_run_begin(FgRun *c, FgArena *arena, const FgModule *graph, const FgMachi
 {
     *out = (FgCompiled){0};
     *c = (FgRun){.arena = arena, .options = options, .out = out};
-    c->search = (FgSearch){.arena = arena, .machine = machine};
+    c->search = (FgSearch){.arena = arena, .machine = machine, .reduce = options->reduce};
     out->memory_bytes =
         options->memory_bytes == UINT64_MAX ? machine->memory_bytes : options->memory_bytes;
     out->reserved_bytes = machine->reserved_bytes;
@@ -325,6 +328,10 @@ bool fg_run_finish(FgRun *c)
 {
     FgCompiled *out = c->out;
     const FgEvaluation *chosen = &c->chosen;
+    if (out->fits && fg_plan_takes_parts(chosen->plan)) {
+        out->reserved_bytes += c->search.machine->reserved_parts;
+        out->budget_bytes = fg_search_budget(&c->search, chosen->plan);
+    }
     out->offload = offloaded_classes(chosen->plan);
     out->ledger = chosen->ledger;
     out->sim = chosen->sim;

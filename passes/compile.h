@@ -19,6 +19,9 @@ typedef struct FgLedger {
 } FgLedger;
 
 /* ---- simulation (passes/simulate.c) ---- */
+/* What runs beside each other: streams, but that gradients in parts, on the stream of reductions,
+ * are not made by what makes these. */
+enum { FG_ENGINE_PARTS = FG_N_STREAMS, FG_N_ENGINES };
 typedef struct FgSim {
     double step_us;
     double
@@ -28,7 +31,7 @@ typedef struct FgSim {
                                  chain ends; FG_NO_ID: no work at all */
     /* No order of these nodes is faster at the rates that engines have beside each other; and by
      * how much that falls for a second less of an engine's work. */
-    double joint_us, joint_price[FG_N_STREAMS];
+    double joint_us, joint_price[FG_N_ENGINES];
     double busy_us[FG_N_STREAMS];
     double exposed_us[FG_N_STREAMS]; /* compute stands still for the engine; 0 for compute */
     /* The work of the compute stream, were no engine slowed by another. */
@@ -67,8 +70,14 @@ static inline bool fg_zero3_equal(const FgZero3 *a, const FgZero3 *b)
            a->reduce_bucket_size == b->reduce_bucket_size && a->by_module == b->by_module;
 }
 
+/* Where gradients may come in parts (FgPlanBucket.parts): where it pays and the sums are bit for
+ * bit those of reductions on every target, with two ranks (AUTO); wherever they can (PARTS: with
+ * more ranks a GPU's sums then round otherwise than its reductions' do); nowhere. */
+typedef enum FgReduceForm { FG_REDUCE_AUTO, FG_REDUCE_PARTS, FG_REDUCE_SCATTER } FgReduceForm;
+
 typedef struct FgCompileOptions {
     FgSchedule schedule;
+    FgReduceForm reduce; /* of compiled plans: the fixed ones take no parts */
     FgRecompute recompute;
     uint64_t memory_bytes; /* offered; reserved comes off it. UINT64_MAX: the machine's */
     bool verify_each;      /* verify after every pass, and compare "changed" */

@@ -19,7 +19,9 @@ double fg_collective_seconds(const FgMachine *machine, uint32_t ranks, FgOp op, 
 {
     if (ranks <= 1) /* a copy on the device */
         return machine->launch_seconds + quotient(2.0 * bytes, machine->memory_rate);
-    if (op == FG_OP_gather || op == FG_OP_exchange || op == FG_OP_collect)
+    if (op == FG_OP_all_to_all && machine->all_to_all.len)
+        return fg_curve_seconds(&machine->all_to_all, bytes);
+    if (op == FG_OP_all_to_all || op == FG_OP_gather || op == FG_OP_exchange || op == FG_OP_collect)
         return fg_curve_seconds(&machine->gather, bytes);
     /* An all-reduce moves twice what a reduce-scatter does. */
     return fg_curve_seconds(&machine->reduce, op == FG_OP_all_reduce ? 2.0 * bytes : bytes);

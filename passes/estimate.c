@@ -9,6 +9,7 @@
 #include "passes/estimate.h"
 
 #include "passes/liveness.h"
+#include "passes/simulate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,18 +38,41 @@ static void add_gather(FgEstimate *estimate, const FgModule *m, const FgMachine 
     fg_vec_push(estimate->arena, &estimate->gathers, site);
 }
 
+/* What is left of a collective's gain where it comes in parts: the time that it takes beside
+ * compute, what compute loses by it, and what the update reads more. */
+static void consider_parts(const FgModule *m, const FgMachine *machine, const FgNode *node,
+                           FgReduceSite *site)
+{
+    FgNode other = *node;
+    bool running[FG_N_ENGINES] = {[FG_STREAM_COMPUTE] = true, [FG_STREAM_REDUCE] = true};
+    double summed[FG_N_ENGINES], parts[FG_N_ENGINES];
+    site->may_part = node->op == FG_OP_reduce_scatter && !fg_parts_refused(m, node->bucket);
+    if (!site->may_part)
+        return;
+    fg_engine_speeds(machine, running, summed);
+    running[FG_STREAM_REDUCE] = false;
+    running[FG_ENGINE_PARTS] = true;
+    fg_engine_speeds(machine, running, parts);
+    other.op = FG_OP_all_to_all;
+    site->parts = fg_node_seconds(m, machine, &other) / parts[FG_ENGINE_PARTS];
+    double more = (double)(site->bytes - site->own_bytes) / machine->memory_rate;
+    site->saved = site->seconds * (2 - summed[FG_STREAM_COMPUTE]) -
+                  site->parts * (2 - parts[FG_STREAM_COMPUTE]) - more;
+}
+
 static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
                          const FgNode *node)
 {
     double seconds = fg_node_seconds(m, machine, node) / machine->reduce_beside_compute;
     FgReduceSite *last =
         estimate->reduces.len ? &estimate->reduces.data[estimate->reduces.len - 1] : NULL;
-    if (node->op == FG_OP_reduce_scatter) {
+    if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all) {
         FgReduceSite site = {.bucket = node->bucket,
                              .ready = estimate->start.len,
                              .seconds = seconds,
                              .bytes = value_bytes(m, node->operands[0]),
                              .own_bytes = value_bytes(m, node->results[0])};
+        consider_parts(m, machine, node, &site);
         fg_vec_push(estimate->arena, &estimate->reduces, site);
     } else if (last && node->stream == FG_STREAM_REDUCE) {
         last->after += seconds;

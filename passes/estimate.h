@@ -24,6 +24,9 @@ typedef struct FgReduceSite {
     double update;      /* norm and update, on the copy stream */
     uint64_t bytes;     /* of the buffer */
     uint64_t own_bytes; /* of the slice */
+    bool may_part;      /* its gradient may come in parts */
+    double saved;       /* seconds of compute and link together that this would save */
+    double parts;       /* as `seconds`, in parts */
 } FgReduceSite;
 
 /* Neighbouring intervals of one bucket: sites of the estimate. */
@@ -53,6 +56,8 @@ typedef struct FgLeverChoice {
     double slack;         /* time allowed for a transfer, over what it takes */
     uint32_t kept;        /* pairs to keep gathered, as far as they fit */
     bool holds_first;     /* holds are granted before prefetches */
+    bool parts;           /* gradients come in parts where that saves time, as far as they fit */
+    bool all_parts;       /* ... and where it does not */
     uint64_t arena_limit; /* bytes that may live at once, by the estimate */
 } FgLeverChoice;
 

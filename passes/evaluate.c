@@ -76,8 +76,9 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
 /* Might a better placement make it fit? Not sought where it takes long. */
 static bool placing_decides(const FgSearch *s, const FgModule *m, const FgLedger *ledger)
 {
-    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > s->budget &&
-           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= s->budget;
+    uint64_t budget = fg_search_budget(s, m->plan);
+    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > budget &&
+           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= budget;
 }
 
 /* ---- plans that were evaluated before ---- */
@@ -94,7 +95,7 @@ static uint64_t key_of(const FgSearch *s, const FgPlan *plan, FgPlacing placing)
         const FgPlanBucket *b = &plan->buckets.data[i];
         h = fg_hash_bytes(b->params, b->n_params * sizeof *b->params, mix(h, b->n_params));
         h = mix(mix(mix(mix(h, (uint64_t)b->linger), (uint64_t)b->settle), b->offload),
-                (uint64_t)b->pieces * 4 + b->travels * 2 + b->early);
+                (uint64_t)b->pieces * 8 + b->travels * 4 + b->early * 2 + b->parts);
     }
     for (uint32_t i = 0; i < plan->gathers.len; i++) {
         const FgPlanGather *g = &plan->gathers.data[i];

@@ -18,59 +18,77 @@
 
 #include <string.h>
 
-#define SETS ((1u << FG_N_STREAMS) - 1) /* but the empty one */
-#define COLUMNS (FG_N_STREAMS + 1)
+#define ENGINES ((uint32_t)FG_N_ENGINES)
+#define MOST_SETS (1u << ENGINES)
 #define EPSILON 1e-9
 
 /* Rows: one a set, its slack basic at first; the last: reduced costs. Columns: what is not basic,
  * then the right-hand side. */
 typedef struct Tableau {
-    double cell[SETS + 1][COLUMNS];
-    int basic[SETS], free[FG_N_STREAMS]; /* variables: engines, then slacks */
+    double cell[MOST_SETS + 1][ENGINES + 1];
+    int basic[MOST_SETS], free[ENGINES]; /* variables: engines, then slacks */
+    uint32_t rows;
 } Tableau;
+
+/* Engines without work have no part in any set; what shares a stream has no set together. */
+static bool may_run(const double *work, uint32_t set)
+{
+    uint32_t one_stream = 1u << FG_STREAM_REDUCE | 1u << FG_ENGINE_PARTS;
+    for (uint32_t e = 0; e < ENGINES; e++)
+        if ((set >> e & 1) && !(work[e] > 0))
+            return false;
+    return (set & one_stream) != one_stream;
+}
+
+static void add_set(Tableau *t, const FgMachine *machine, uint32_t set)
+{
+    bool running[FG_N_ENGINES];
+    double speed[FG_N_ENGINES];
+    for (uint32_t e = 0; e < ENGINES; e++)
+        running[e] = set >> e & 1;
+    fg_engine_speeds(machine, running, speed);
+    for (uint32_t e = 0; e < ENGINES; e++)
+        t->cell[t->rows][e] = running[e] ? speed[e] : 0;
+    t->cell[t->rows][ENGINES] = 1;
+    t->basic[t->rows] = (int)(ENGINES + t->rows);
+    t->rows++;
+}
 
 static void start(Tableau *t, const FgMachine *machine, const double *work)
 {
     memset(t, 0, sizeof *t);
-    for (uint32_t set = 1; set <= SETS; set++) {
-        bool running[FG_N_STREAMS];
-        double speed[FG_N_STREAMS];
-        for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-            running[s] = set >> s & 1;
-        fg_engine_speeds(machine, running, speed);
-        for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-            t->cell[set - 1][s] = running[s] ? speed[s] : 0;
-        t->cell[set - 1][FG_N_STREAMS] = 1;
-        t->basic[set - 1] = (int)(FG_N_STREAMS + set - 1);
-    }
-    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
-        t->cell[SETS][s] = -work[s];
-        t->free[s] = (int)s;
+    for (uint32_t set = 1; set < MOST_SETS; set++)
+        if (may_run(work, set))
+            add_set(t, machine, set);
+    for (uint32_t e = 0; e < ENGINES; e++) {
+        t->cell[t->rows][e] = -work[e];
+        t->free[e] = (int)e;
     }
 }
 
-/* The free variable of least number that improves; FG_N_STREAMS: none (Bland's rule: no cycles). */
+/* The free variable of least number that improves; ENGINES: none (Bland's rule: no cycles). */
 static uint32_t entering(const Tableau *t, double scale)
 {
-    uint32_t best = FG_N_STREAMS;
-    for (uint32_t c = 0; c < FG_N_STREAMS; c++)
-        if (t->cell[SETS][c] < -EPSILON * scale &&
-            (best == FG_N_STREAMS || t->free[c] < t->free[best]))
+    uint32_t best = ENGINES;
+    for (uint32_t c = 0; c < ENGINES; c++)
+        if (t->cell[t->rows][c] < -EPSILON * scale &&
+            (best == ENGINES || t->free[c] < t->free[best]))
             best = c;
     return best;
 }
 
-/* The row that limits it first; of equals the variable of least number. SETS: none does. */
+/* The row that limits it first; of equals the variable of least number. The rows' number: none
+ * does. */
 static uint32_t leaving(const Tableau *t, uint32_t column)
 {
-    uint32_t best = SETS;
+    uint32_t best = t->rows;
     double least = 0;
-    for (uint32_t r = 0; r < SETS; r++) {
+    for (uint32_t r = 0; r < t->rows; r++) {
         if (t->cell[r][column] <= EPSILON)
             continue;
-        double ratio = t->cell[r][FG_N_STREAMS] / t->cell[r][column];
-        bool equal = best < SETS && !(ratio < least) && !(ratio > least);
-        if (best == SETS || ratio < least || (equal && t->basic[r] < t->basic[best])) {
+        double ratio = t->cell[r][ENGINES] / t->cell[r][column];
+        bool equal = best < t->rows && !(ratio < least) && !(ratio > least);
+        if (best == t->rows || ratio < least || (equal && t->basic[r] < t->basic[best])) {
             best = r;
             least = ratio;
         }
@@ -81,15 +99,15 @@ static uint32_t leaving(const Tableau *t, uint32_t column)
 static void pivot(Tableau *t, uint32_t row, uint32_t column)
 {
     double by = t->cell[row][column];
-    for (uint32_t c = 0; c < COLUMNS; c++)
+    for (uint32_t c = 0; c <= ENGINES; c++)
         t->cell[row][c] /= by;
     t->cell[row][column] = 1 / by;
-    for (uint32_t r = 0; r <= SETS; r++) {
+    for (uint32_t r = 0; r <= t->rows; r++) {
         if (r == row)
             continue;
         double times = t->cell[r][column];
         t->cell[r][column] = 0;
-        for (uint32_t c = 0; c < COLUMNS; c++)
+        for (uint32_t c = 0; c <= ENGINES; c++)
             t->cell[r][c] -= times * t->cell[row][c];
     }
     int swap = t->basic[row];
@@ -101,21 +119,21 @@ double fg_joint_bound(const FgMachine *machine, const double *work, double *out_
 {
     Tableau t;
     double scale = 0, bound = 0;
-    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
-        scale = work[s] > scale ? work[s] : scale;
-        out_price[s] = 0;
+    for (uint32_t e = 0; e < ENGINES; e++) {
+        scale = work[e] > scale ? work[e] : scale;
+        out_price[e] = 0;
     }
     start(&t, machine, work);
-    for (uint32_t steps = 0; steps < SETS * FG_N_STREAMS; steps++) {
+    for (uint32_t steps = 0; steps < MOST_SETS * ENGINES; steps++) {
         uint32_t column = entering(&t, scale), row;
-        if (column == FG_N_STREAMS || (row = leaving(&t, column)) == SETS)
+        if (column == ENGINES || (row = leaving(&t, column)) == t.rows)
             break;
         pivot(&t, row, column);
     }
-    for (uint32_t r = 0; r < SETS; r++)
-        if (t.basic[r] < (int)FG_N_STREAMS && t.cell[r][FG_N_STREAMS] > 0)
-            out_price[t.basic[r]] = t.cell[r][FG_N_STREAMS];
-    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-        bound += out_price[s] * work[s];
+    for (uint32_t r = 0; r < t.rows; r++)
+        if (t.basic[r] < (int)ENGINES && t.cell[r][ENGINES] > 0)
+            out_price[t.basic[r]] = t.cell[r][ENGINES];
+    for (uint32_t e = 0; e < ENGINES; e++)
+        bound += out_price[e] * work[e];
     return bound;
 }

@@ -4,7 +4,8 @@
  * walk backwards finds the latest issue that still hides each gather (it must finish when it is
  * needed, and before the next one on the link starts); a walk forwards grants it from there, or
  * from the first compute node after which its bytes fit up to its use: where memory is short the
- * earliest need is served first. Holds of gradient buffers and slices until their transfer is
+ * earliest need is served first. Gradients come in parts where that saves time and their bytes fit
+ * where they arrive. Holds of gradient buffers and slices until their transfer is
  * likely done come after these or before, as far as they fit.
  */
 #include "passes/estimate.h"
@@ -139,6 +140,21 @@ static int64_t hold(Levers *l, uint32_t ready, double time, uint64_t bytes)
     return end - ready;
 }
 
+/* The parts of a gradient arrive, and are read, between the compute nodes around its reduction. */
+static void take_parts(Levers *l)
+{
+    for (uint32_t i = 0; i < l->estimate->reduces.len; i++) {
+        const FgReduceSite *site = &l->estimate->reduces.data[i];
+        uint32_t at = site->ready > 0 ? site->ready - 1 : 0;
+        uint64_t more = site->bytes - site->own_bytes;
+        if (!site->may_part || (site->saved <= 0 && !l->choice->all_parts) ||
+            !fits(l, at, at + 1, more))
+            continue;
+        grant(l, at, at + 1, more);
+        l->plan->buckets.data[site->bucket].parts = true;
+    }
+}
+
 static void holds(Levers *l)
 {
     const FgEstimate *estimate = l->estimate;
@@ -148,12 +164,14 @@ static void holds(Levers *l)
         FgPlanBucket *bucket = &l->plan->buckets.data[site->bucket];
         double ready = estimate->start.data[site->ready];
         double start = ready > link_free ? ready : link_free;
-        double read = start + slack * site->seconds;
-        link_free = start + site->seconds + site->after;
+        double seconds = bucket->parts ? site->parts : site->seconds;
+        double read = start + slack * seconds;
+        link_free = start + seconds + site->after;
         bucket->linger = hold(l, site->ready, read, site->bytes);
         double begun = read > copy_free ? read : copy_free;
         copy_free = begun + site->update;
-        bucket->settle = hold(l, site->ready, begun + slack * site->update, site->own_bytes);
+        bucket->settle = hold(l, site->ready, begun + slack * site->update,
+                              bucket->parts ? site->bytes : site->own_bytes);
     }
 }
 
@@ -170,6 +188,8 @@ FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgL
         l.plan->buckets.data[estimate->early.data[i]].early = true;
     keep_pairs(&l);
     write_gathers(&l);
+    if (choice->parts)
+        take_parts(&l);
     if (choice->holds_first)
         holds(&l);
     prefetch(&l, scratch);

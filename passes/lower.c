@@ -44,6 +44,31 @@ uint64_t fg_bucket_layout(const FgModule *module, const uint32_t *params, uint32
     return fg_round_up(at, (uint64_t)ranks * FG_ALIGN_ELEMENTS);
 }
 
+const char *fg_parts_refused(const FgModule *m, uint32_t bucket)
+{
+    const FgBucket *b = &m->buckets.data[bucket];
+    if (m->ranks < 2)
+        return "there is one rank";
+    if (!b->trainable)
+        return "it is not trained";
+    if (fg_update_waits(&m->numerics))
+        return "its update waits for what is known of the whole gradient only";
+    if (m->numerics.accumulate > 1)
+        return "the gradients of micro-steps are added up";
+    if (m->numerics.wire != m->numerics.shard)
+        return "its gradient is summed in another type than it travels in";
+    if (b->lookups > 0)
+        return "rows are added to its gradient";
+    return fg_bucket_is_offloaded(m, bucket) ? "its update travels in parts of its own" : NULL;
+}
+
+bool fg_bucket_in_parts(const FgModule *m, uint32_t bucket)
+{
+    const FgBucket *b = &m->buckets.data[bucket];
+    return b->grad_shard != FG_NO_ID && m->ranks > 1 &&
+           (uint64_t)fg_type_elements(m->values.data[b->grad_shard].type) == b->elements;
+}
+
 void fg_params_with_gradient(const FgModule *graph, bool *out)
 {
     for (uint32_t p = 0; p < graph->params.len; p++)

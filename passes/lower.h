@@ -61,6 +61,13 @@ void fg_emit_update_parts(FgModule *module, FgArena *scratch, FgBuilder *build, 
                           uint32_t scalars, bool pending);
 void fg_emit_cast_parts(FgModule *module, FgArena *scratch, FgBuilder *build, uint32_t bucket);
 
+/* ---- gradients in parts (FgPlanBucket.parts) ---- */
+/* Why they cannot be had of a bucket, or NULL: one reduction must make its gradient, and one whole
+ * update that need not wait must be all that reads it. After `reduce` has counted lookups. */
+const char *fg_parts_refused(const FgModule *module, uint32_t bucket);
+/* The bucket's gradient state holds the parts of all ranks. */
+bool fg_bucket_in_parts(const FgModule *module, uint32_t bucket);
+
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
  * not touched) and the padded total. A sharded parameter stands alone; its slices are whole rows.
  */
@@ -99,6 +106,8 @@ FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRec
  * (passes/plan_travel.c). */
 void fg_plan_travel(FgPlan *plan, const FgModule *graph, FgArena *scratch,
                     const FgMachine *machine);
+/* Some bucket's gradient comes in parts. */
+bool fg_plan_takes_parts(const FgPlan *plan);
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena);
 /* Copies the ids into the plan. */
 void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes);

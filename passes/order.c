@@ -43,6 +43,7 @@ static FgStream stream_of(FgOp op)
     case FG_OP_gather:
         return FG_STREAM_GATHER;
     case FG_OP_reduce_scatter:
+    case FG_OP_all_to_all:
     case FG_OP_exchange:
     case FG_OP_collect:
     case FG_OP_return_rows:
@@ -57,6 +58,7 @@ static FgStream stream_of(FgOp op)
     case FG_OP_adamw_part:
     case FG_OP_adamw_rows:
     case FG_OP_row_set:
+    case FG_OP_adamw_parts:
         return FG_STREAM_COPY;
     case FG_OP_stash:
         return FG_STREAM_STASH;
@@ -142,7 +144,7 @@ static bool ends_update(const FgModule *m, const FgNode *node)
     if (node->op == FG_OP_adamw_rows)
         return fg_node_attr(node, "named")->i != 0;
     if (node->op != FG_OP_adamw_part)
-        return node->op == FG_OP_adamw;
+        return node->op == FG_OP_adamw || node->op == FG_OP_adamw_parts;
     const FgType *part = m->values.data[node->operands[0]].type;
     int64_t slice = (int64_t)(m->buckets.data[node->bucket].elements / m->ranks);
     return fg_node_attr(node, "first")->i + fg_type_elements(part) == slice;
@@ -156,10 +158,11 @@ static void plan_holds(Cx *cx, FgNode node, uint32_t n_compute)
     if (linger > 0)
         plan_hold(cx, node, node.operands[0], n_compute, linger);
     bool ends = ends_update(cx->m, &node);
-    if (node.op != FG_OP_reduce_scatter && !ends)
+    bool reduces = node.op == FG_OP_reduce_scatter || node.op == FG_OP_all_to_all;
+    if (!reduces && !ends)
         return;
     const FgPlanBucket *plan = &cx->m->plan->buckets.data[node.bucket];
-    if (node.op == FG_OP_reduce_scatter && plan->linger > 0)
+    if (reduces && plan->linger > 0)
         plan_hold(cx, node, node.operands[0], n_compute, plan->linger);
     if (ends && plan->settle > 0)
         plan_hold(cx, node, cx->m->buckets.data[node.bucket].grad_shard, n_compute, plan->settle);

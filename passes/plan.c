@@ -325,6 +325,14 @@ FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRec
     return b.plan;
 }
 
+bool fg_plan_takes_parts(const FgPlan *plan)
+{
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        if (plan->buckets.data[i].parts)
+            return true;
+    return false;
+}
+
 FgPlan *fg_plan_clone(const FgPlan *plan, FgArena *arena)
 {
     FgPlan *copy = FG_NEW(arena, FgPlan);

@@ -16,6 +16,9 @@
  *   %dw = embedding_dw %ids, %dy      %i = exchange %ids
  *   grad %dw {param = 0}         ->   %r = exchange %dy
  *                                     %s = lookup_dw %i, %r
+ *
+ * Where the plan says `parts`, the link does not sum: `all_to_all` brings the parts of all ranks to
+ * the slice's owner, whose update adds them up. The slice's state is as large as they are.
  */
 #include "passes/lower.h"
 
@@ -216,7 +219,8 @@ static void contributed(Cx *cx, uint32_t p, const FgNode *at)
         return;
     const FgBucket *b = &m->buckets.data[bucket];
     FgBuilder build = builder_at(cx, at, b->name);
-    FgNode *node = fg_node_new(&build, FG_OP_reduce_scatter, &cx->buffer[bucket], 1);
+    FgOp op = fg_bucket_in_parts(m, bucket) ? FG_OP_all_to_all : FG_OP_reduce_scatter;
+    FgNode *node = fg_node_new(&build, op, &cx->buffer[bucket], 1);
     node->bucket = bucket;
     fg_node_finish_into(&build, node, &b->grad_shard, 1);
     cx->begun[bucket] = true;
@@ -275,6 +279,26 @@ static uint32_t *travelling(FgPassCx *pass)
     return none;
 }
 
+/* Gives the gradients that come in parts their room. */
+static bool make_room_for_parts(FgModule *m)
+{
+    for (uint32_t b = 0; b < m->buckets.len; b++) {
+        const FgBucket *bucket = &m->buckets.data[b];
+        if (!m->plan || !m->plan->buckets.data[b].parts)
+            continue;
+        const char *why = fg_parts_refused(m, b);
+        if (why) {
+            fg_diag(m->diags, FG_NOWHERE, FG_D_BAD_PLAN, "bucket @%s cannot come in parts: %s",
+                    bucket->name, why);
+            return false;
+        }
+        FgValue *grad = fg_value(m, bucket->grad_shard);
+        int64_t n = (int64_t)bucket->elements;
+        grad->type = fg_type(m, grad->type->dtype, 1, &n);
+    }
+    return true;
+}
+
 FgPassResult fg_pass_reduce(FgPassCx *pass)
 {
     FgModule *m = pass->module;
@@ -295,6 +319,8 @@ FgPassResult fg_pass_reduce(FgPassCx *pass)
     cx.waiting = FG_NEW_ARRAY(pass->scratch, FgIdVec, m->buckets.len + 1);
     cx.travels = travelling(pass);
     find_targets(&cx, &old);
+    if (!make_room_for_parts(m))
+        return FG_PASS_FAILED;
     for (uint32_t i = 0; i < old.len; i++) {
         if (fg_node(m, old.data[i])->op == FG_OP_grad)
             write_gradient(&cx, old.data[i]);

@@ -22,9 +22,23 @@
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
 
+bool fg_search_may_part(const FgSearch *s)
+{
+    return s->reduce == FG_REDUCE_PARTS || (s->reduce == FG_REDUCE_AUTO && s->machine->ranks == 2);
+}
+
+uint64_t fg_search_budget(const FgSearch *s, const FgPlan *plan)
+{
+    uint64_t more = s->machine->reserved_parts;
+    if (!fg_plan_takes_parts(plan))
+        return s->budget;
+    return s->budget > more ? s->budget - more : 0;
+}
+
 bool fg_search_fits(const FgSearch *s, const FgEvaluation *e)
 {
-    return e->ledger.peak_bytes <= s->budget && e->ledger.host_bytes <= s->host_budget;
+    return e->ledger.peak_bytes <= fg_search_budget(s, e->plan) &&
+           e->ledger.host_bytes <= s->host_budget;
 }
 
 bool fg_search_better(const FgSearch *s, const FgEvaluation *a, const FgEvaluation *b)
@@ -49,8 +63,12 @@ typedef struct Trial {
  * replaced by what is better. */
 static bool try_choice(Trial *t, FgLeverChoice choice)
 {
-    uint64_t budget = t->search->budget;
-    choice.arena_limit = budget > t->state_bytes ? budget - t->state_bytes : 0;
+    uint64_t most = t->search->budget;
+    most -= choice.parts && most > t->search->machine->reserved_parts
+                ? t->search->machine->reserved_parts
+                : 0;
+    choice.all_parts = t->search->reduce == FG_REDUCE_PARTS;
+    choice.arena_limit = most > t->state_bytes ? most - t->state_bytes : 0;
     for (uint32_t i = 0; i <= MAX_REPAIRS; i++) {
         FgArena *scratch = fg_arena_new();
         FgPlan *plan = fg_estimate_plan(t->estimate, scratch, &choice);
@@ -64,6 +82,7 @@ static bool try_choice(Trial *t, FgLeverChoice choice)
             *t->best = now;
             t->choice = choice;
         }
+        uint64_t budget = fg_search_budget(t->search, plan);
         if (now.ledger.peak_bytes <= budget)
             return true;
         uint64_t over = now.ledger.peak_bytes - budget;
@@ -82,15 +101,27 @@ static bool try_grid(Trial *t)
             uint32_t kept = pairs * part / KEEP_PARTS;
             if (part > 0 && kept == pairs * (part - 1) / KEEP_PARTS)
                 continue;
-            if (!try_choice(t, (FgLeverChoice){.slack = SLACKS[k], .kept = kept}))
+            FgLeverChoice choice = {.slack = SLACKS[k], .kept = kept, .parts = t->choice.parts};
+            if (!try_choice(t, choice))
                 return false;
         }
     return true;
 }
 
+/* Without gradients in parts, where nobody asks for them, or with them. */
+static bool try_other_reduction(Trial *t)
+{
+    FgLeverChoice other = t->choice;
+    other.parts = !other.parts;
+    return t->search->reduce != FG_REDUCE_AUTO || !fg_search_may_part(t->search) ||
+           try_choice(t, other);
+}
+
 /* The choices around the best one. */
 static bool try_near(Trial *t)
 {
+    if (!try_other_reduction(t))
+        return false;
     FgLeverChoice at = t->choice;
     uint32_t pairs = t->estimate->pairs.len;
     for (uint32_t k = 0; k < 2 * N_SLACKS; k++) {
@@ -139,7 +170,10 @@ bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out
     FgEvaluation again;
     FgModule *module;
     FgEstimate estimate;
-    Trial trial = {.search = s, .estimate = &estimate, .best = out, .choice = {.slack = SLACKS[0]}};
+    Trial trial = {.search = s,
+                   .estimate = &estimate,
+                   .best = out,
+                   .choice = {.slack = SLACKS[0], .parts = fg_search_may_part(s)}};
     s->brief_left = MAX_BRIEF;
     bool ok = fg_search_evaluate(s, base->plan, FG_PLACING_QUICK, arena, &again, &module);
     if (ok) {

@@ -32,6 +32,7 @@ typedef struct FgSearch {
     const FgModule *graph; /* graph level, recompute applied */
     const FgMachine *machine;
     uint64_t budget, host_budget;
+    FgReduceForm reduce;
     uint32_t evaluated;
     FG_VEC(FgSeenPlan) seen;
     uint32_t brief_left; /* placements by need that may still be brief ones: effort is bounded */
@@ -52,6 +53,10 @@ void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
  * use. False after errors. */
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
+/* Gradients may come in parts; without being asked for, with two ranks. */
+bool fg_search_may_part(const FgSearch *search);
+/* What a plan may take of the budget: less where it needs another communicator. */
+uint64_t fg_search_budget(const FgSearch *search, const FgPlan *plan);
 bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
 
 /* Tries to carry gathered copies over micro-steps and round the period, on the best plan found, and

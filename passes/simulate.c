@@ -33,6 +33,7 @@ typedef struct Figures {
     double length, path;
     double busy[FG_N_STREAMS];  /* with contention */
     double alone[FG_N_STREAMS]; /* without */
+    double parts;               /* of what the stream of reductions does alone */
     double exposed[FG_N_STREAMS];
     uint32_t gathers;
     double gather_bytes, reduce_bytes, token_bytes;
@@ -70,8 +71,9 @@ static bool updates(const FgNode *node)
         if (!strcmp(info->attrs[i].name, "accumulate"))
             return node->attrs[i].i != 0;
     return node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
-           node->op == FG_OP_adamw_rows || node->op == FG_OP_clip_factor ||
-           node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
+           node->op == FG_OP_adamw_rows || node->op == FG_OP_adamw_parts ||
+           node->op == FG_OP_clip_factor || node->op == FG_OP_loss_scale ||
+           node->op == FG_OP_scale_step;
 }
 
 static double path_step(const FgModule *module, const FgNode *node, double seconds, Ready *ready)
@@ -109,7 +111,7 @@ static void count_bytes(Figures *figures, FgOp op, double wire_bytes)
     if (op == FG_OP_gather) {
         figures->gathers++;
         figures->gather_bytes += wire_bytes;
-    } else if (op == FG_OP_reduce_scatter) {
+    } else if (op == FG_OP_reduce_scatter || op == FG_OP_all_to_all) {
         figures->reduce_bytes += wire_bytes;
     } else if (op == FG_OP_exchange || op == FG_OP_collect || op == FG_OP_return_rows) {
         figures->token_bytes += wire_bytes;
@@ -149,6 +151,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         body->position[node->id] = i + 1;
         body->queue[node->stream][body->n_queue[node->stream]++] = i;
         figures->alone[node->stream] += body->seconds[i];
+        figures->parts += node->op == FG_OP_all_to_all ? body->seconds[i] : 0;
         count_bytes(figures, node->op, cost.wire_bytes);
         double end = path_step(module, node, body->seconds[i], &ready);
         figures->path = end > figures->path ? end : figures->path;
@@ -239,32 +242,55 @@ static double or_else(double measured, double otherwise)
 
 void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out)
 {
-    double compute_update = or_else(machine->compute_beside_update, machine->compute_beside_reduce);
-    double update_compute = or_else(machine->update_beside_compute, machine->reduce_beside_compute);
+    const FgMachine *m = machine;
     bool compute = running[FG_STREAM_COMPUTE], gather = running[FG_STREAM_GATHER],
          reduce = running[FG_STREAM_REDUCE], copy = running[FG_STREAM_COPY],
-         stash = running[FG_STREAM_STASH], fetch = running[FG_STREAM_FETCH];
-    out[FG_STREAM_COMPUTE] = factor(gather, machine->compute_beside_gather) *
-                             factor(reduce, machine->compute_beside_reduce) *
-                             factor(copy, compute_update) *
-                             factor(stash || fetch, machine->compute_beside_host);
-    out[FG_STREAM_GATHER] = factor(compute, machine->gather_beside_compute) *
-                            factor(reduce, machine->gather_beside_reduce) *
-                            factor(copy, machine->gather_beside_update) *
-                            factor(stash || fetch, machine->link_beside_host);
-    out[FG_STREAM_REDUCE] = factor(compute, machine->reduce_beside_compute) *
-                            factor(gather, machine->reduce_beside_gather) *
-                            factor(copy, machine->reduce_beside_update) *
-                            factor(stash || fetch, machine->link_beside_host);
-    out[FG_STREAM_COPY] = factor(compute, update_compute) *
-                          factor(gather, machine->update_beside_gather) *
-                          factor(reduce, machine->update_beside_reduce);
-    out[FG_STREAM_STASH] = factor(compute, machine->host_beside_compute) *
-                           factor(gather || reduce, machine->host_beside_link) *
-                           factor(fetch, machine->stash_beside_fetch);
-    out[FG_STREAM_FETCH] = factor(compute, machine->host_beside_compute) *
-                           factor(gather || reduce, machine->host_beside_link) *
-                           factor(stash, machine->fetch_beside_stash);
+         stash = running[FG_STREAM_STASH], fetch = running[FG_STREAM_FETCH],
+         parts = running[FG_ENGINE_PARTS], link = gather || reduce || parts;
+    out[FG_STREAM_COMPUTE] =
+        factor(gather, m->compute_beside_gather) * factor(reduce, m->compute_beside_reduce) *
+        factor(parts, or_else(m->compute_beside_parts, m->compute_beside_gather)) *
+        factor(copy, or_else(m->compute_beside_update, m->compute_beside_reduce)) *
+        factor(stash || fetch, m->compute_beside_host);
+    out[FG_STREAM_GATHER] =
+        factor(compute, m->gather_beside_compute) * factor(reduce, m->gather_beside_reduce) *
+        factor(parts, or_else(m->gather_beside_parts, FG_PARTS_BESIDE_GATHER)) *
+        factor(copy, m->gather_beside_update) * factor(stash || fetch, m->link_beside_host);
+    out[FG_STREAM_REDUCE] =
+        factor(compute, m->reduce_beside_compute) * factor(gather, m->reduce_beside_gather) *
+        factor(copy, m->reduce_beside_update) * factor(stash || fetch, m->link_beside_host);
+    out[FG_ENGINE_PARTS] =
+        factor(compute, or_else(m->parts_beside_compute, m->gather_beside_compute)) *
+        factor(gather, or_else(m->parts_beside_gather, FG_PARTS_BESIDE_GATHER)) *
+        factor(copy, or_else(m->parts_beside_update, m->gather_beside_update)) *
+        factor(stash || fetch, m->link_beside_host);
+    out[FG_STREAM_COPY] =
+        factor(compute, or_else(m->update_beside_compute, m->reduce_beside_compute)) *
+        factor(gather, m->update_beside_gather) * factor(reduce, m->update_beside_reduce) *
+        factor(parts, or_else(m->update_beside_parts, m->update_beside_gather));
+    out[FG_STREAM_STASH] = factor(compute, m->host_beside_compute) *
+                           factor(link, m->host_beside_link) * factor(fetch, m->stash_beside_fetch);
+    out[FG_STREAM_FETCH] = factor(compute, m->host_beside_compute) *
+                           factor(link, m->host_beside_link) * factor(stash, m->fetch_beside_stash);
+}
+
+/* Speeds by stream, each by the engine that its node runs on. */
+static void stream_speeds(const Body *body, const FgMachine *machine, const Engines *engines,
+                          double *out)
+{
+    bool running[FG_N_ENGINES] = {false};
+    double speed[FG_N_ENGINES];
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
+        running[s] = engines->running[s];
+    bool parts =
+        running[FG_STREAM_REDUCE] &&
+        node_at(body, body->queue[FG_STREAM_REDUCE][engines->head[FG_STREAM_REDUCE]])->op ==
+            FG_OP_all_to_all;
+    running[FG_ENGINE_PARTS] = parts;
+    running[FG_STREAM_REDUCE] &= !parts;
+    fg_engine_speeds(machine, running, speed);
+    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
+        out[s] = speed[s == FG_STREAM_REDUCE && parts ? (uint32_t)FG_ENGINE_PARTS : s];
 }
 
 /* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
@@ -288,7 +314,7 @@ static bool advance(Body *body, const FgMachine *machine, Engines *engines, Figu
 {
     double speed[FG_N_STREAMS], piece = 0.0;
     uint32_t next = FG_N_STREAMS;
-    fg_engine_speeds(machine, engines->running, speed);
+    stream_speeds(body, machine, engines, speed);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         if (engines->running[s] && (next == FG_N_STREAMS || engines->left[s] / speed[s] < piece)) {
             piece = engines->left[s] / speed[s];
@@ -344,6 +370,7 @@ static void add(Figures *sum, const Figures *one, double times)
     sum->gather_bytes += times * one->gather_bytes;
     sum->reduce_bytes += times * one->reduce_bytes;
     sum->token_bytes += times * one->token_bytes;
+    sum->parts += times * one->parts;
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         sum->busy[s] += times * one->busy[s];
         sum->alone[s] += times * one->alone[s];
@@ -401,7 +428,11 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
             out->bound_node = sum.longest_node[s];
         }
     }
-    out->joint_us = fg_joint_bound(machine, sum.alone, out->joint_price) * 1e6;
+    double work[FG_N_ENGINES];
+    memcpy(work, sum.alone, sizeof sum.alone);
+    work[FG_STREAM_REDUCE] -= sum.parts;
+    work[FG_ENGINE_PARTS] = sum.parts;
+    out->joint_us = fg_joint_bound(machine, work, out->joint_price) * 1e6;
 }
 
 void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,

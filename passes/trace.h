@@ -16,6 +16,7 @@ typedef enum FgTraceKind {
     FG_TRACE_RELEASE,
     FG_TRACE_GRAD_BUFFER,
     FG_TRACE_REDUCE_SCATTER,
+    FG_TRACE_ALL_TO_ALL, /* a reduction whose sum the update makes */
     FG_TRACE_EXCHANGE,
     FG_TRACE_LOOKUP_DW,
     FG_TRACE_COLLECT,     /* tokens of all ranks, for the owners of a sharded table */
@@ -30,6 +31,7 @@ typedef enum FgTraceKind {
     FG_TRACE_ADAMW_PART,
     FG_TRACE_ADAMW_ROWS, /* of the rows that a set names, or of all other elements */
     FG_TRACE_ROW_SET,
+    FG_TRACE_ADAMW_PARTS, /* sums the parts of all ranks on its way */
     FG_TRACE_STASH,
     FG_TRACE_FETCH,
     FG_TRACE_LOSS_ADD
@@ -75,7 +77,7 @@ typedef struct FgTraceNode {
     uint64_t first; /* an update in parts: its first element of the owned slice */
     bool named;     /* an update of rows: of those that are named, not of all others */
     bool pending;   /* belongs to the step before: the device skips it where there is none */
-    int comm;       /* 0 none, 1 the gather communicator, 2 the reduce communicator */
+    int comm;       /* 0 none; communicators: 1 gather, 2 reduce, 3 parts */
 } FgTraceNode;
 
 typedef struct FgTraceParam {

@@ -110,6 +110,21 @@ static void cast_masters(Cx *cx)
     }
 }
 
+/* The update of a gradient in parts, which counts in the norm on its way, or begins it. */
+static void emit_adamw_parts(Cx *cx, uint32_t bucket)
+{
+    FgModule *m = cx->m;
+    const FgBucket *b = &m->buckets.data[bucket];
+    FgBuilder build = bucket_builder(cx, bucket, FG_PHASE_UPDATE);
+    uint32_t operands[] = {b->grad_shard, cx->scalars};
+    uint32_t results[] = {b->master, b->moment1, b->moment2, b->shard, cx->norm};
+    FgNode *node = fg_node_new(&build, FG_OP_adamw_parts, operands, 2);
+    node->bucket = bucket;
+    fg_node_set_int(m, node, "adds", cx->norm_begun);
+    fg_node_finish_into(&build, node, results, 5);
+    cx->norm_begun = true;
+}
+
 /* `counts`: the squares of the gradient go to the norm in the same pass. */
 static void emit_adamw(Cx *cx, uint32_t bucket, bool pending, bool counts)
 {
@@ -401,6 +416,10 @@ static uint32_t clone_node(Cx *cx, uint32_t id)
 static void finish_part(Cx *cx, FgNode *node, const Body *body)
 {
     uint32_t bucket = node->bucket;
+    if (node->op == FG_OP_all_to_all) {
+        emit_adamw_parts(cx, bucket);
+        return;
+    }
     bool adds = fg_node_attr(node, "accumulate")->i != 0;
     fg_node_set_int(cx->m, node, "accumulate", adds || !body->first);
     if (--cx->parts[bucket] == 0 && body->last)
@@ -459,8 +478,8 @@ static void emit_body(Cx *cx, const Body *body)
         FgNode *node = fg_node(m, id);
         if (node->n_results > 0 && node->results[0] == body_value(cx, loss))
             emit_loss_add(cx, body_value(cx, loss), body->first);
-        if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_lookup_dw ||
-            node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db)
+        if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all ||
+            node->op == FG_OP_lookup_dw || node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db)
             finish_part(cx, node, body);
         if (body->last)
             emit_early_updates(cx, i);

@@ -189,7 +189,10 @@ static void other(Reader *reader, FgRbEffect *out)
 {
     if (out->kind == FG_RB_COMM) {
         const char *name = word(reader);
-        out->bytes = !strcmp(name, "gather") ? 1 : !strcmp(name, "reduce") ? 2 : 0;
+        out->bytes = !strcmp(name, "gather")   ? 1
+                     : !strcmp(name, "reduce") ? 2
+                     : !strcmp(name, "parts")  ? 3
+                                               : 0;
         if (!out->bytes)
             wrong(reader, "there is no such communicator");
     } else if (out->kind != FG_RB_JOIN) {

@@ -171,7 +171,7 @@ typedef enum FgRbEffectKind {
     FG_RB_UPDATE, /* read and write */
     FG_RB_RELEASE,
     FG_RB_INPLACE, /* argument `arg` may be the memory of argument `other` */
-    FG_RB_COMM,    /* `bytes` is 1 for gather, 2 for reduce */
+    FG_RB_COMM,    /* `bytes` is 1 for gather, 2 for reduce, 3 for parts */
     FG_RB_RECORD,
     FG_RB_WAIT,
     FG_RB_JOIN

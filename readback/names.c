@@ -261,7 +261,8 @@ uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
     uint32_t one, other;
     const char *arg = names->call->entry->params.data[effect->arg];
     held_in(names, effect->at, effect->bytes, &one, &other);
-    if (!strcmp(arg, "grad") && names->bucket != FG_NO_ID) {
+    bool gradient = !strcmp(arg, "grad") || !strcmp(arg, "parts");
+    if (gradient && names->bucket != FG_NO_ID) {
         uint32_t slice = state_of(names, FG_ROLE_GRAD_SHARD, names->bucket);
         if (slice != FG_NO_ID && covers(buffer_at(names, slice), effect->at, effect->bytes))
             return slice; /* of the step before, where the update is pending */
@@ -448,8 +449,8 @@ uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect)
         return write_workspace(names, effect);
     if (names->kind == FG_TRACE_GATHER || names->kind == FG_TRACE_GRAD_BUFFER)
         id = write_copy(names, effect);
-    else if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_LOOKUP_DW ||
-             names->kind == FG_TRACE_VOCAB_DW)
+    else if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_ALL_TO_ALL ||
+             names->kind == FG_TRACE_LOOKUP_DW || names->kind == FG_TRACE_VOCAB_DW)
         id = write_reduced(names, effect);
     else if (effect->at < names->tables->state_bytes ||
              (effect->at >= FG_HOST_BASE &&

@@ -252,7 +252,9 @@ static void bucket_states(Cx *cx, FgLoc loc, const FgRbBucket *bucket, uint32_t 
         else if (there)
             add_state(cx, loc, name, rows[i].role, index, rows[i].at, rows[i].bytes, slice);
     }
-    if (bucket->trainable && bucket->grad_bytes != slice * 4 && bucket->grad_bytes != slice * 2)
+    uint64_t grad = bucket->grad_bytes, all = slice * cx->out->ranks; /* a sum, or ranks' parts */
+    bool sized = grad == slice * 4 || grad == slice * 2 || grad == all * 4 || grad == all * 2;
+    if (bucket->trainable && !sized)
         FAIL(cx, loc, "the gradient slice of bucket %s has %llu bytes for %llu elements",
              bucket->name, (unsigned long long)bucket->grad_bytes, (unsigned long long)slice);
 }

@@ -219,6 +219,7 @@ static FgTraceKind kind_of(const char *entry)
                  {"release", FG_TRACE_RELEASE},
                  {"grad_buffer", FG_TRACE_GRAD_BUFFER},
                  {"reduce_scatter", FG_TRACE_REDUCE_SCATTER},
+                 {"all_to_all", FG_TRACE_ALL_TO_ALL},
                  {"exchange", FG_TRACE_EXCHANGE},
                  {"lookup_dw", FG_TRACE_LOOKUP_DW},
                  {"collect", FG_TRACE_COLLECT},
@@ -234,6 +235,7 @@ static FgTraceKind kind_of(const char *entry)
                  {"adamw_part", FG_TRACE_ADAMW_PART},
                  {"adamw_rows", FG_TRACE_ADAMW_ROWS},
                  {"row_set", FG_TRACE_ROW_SET},
+                 {"adamw_parts", FG_TRACE_ADAMW_PARTS},
                  {"stash", FG_TRACE_STASH},
                  {"fetch", FG_TRACE_FETCH},
                  {"loss_add", FG_TRACE_LOSS_ADD}};
@@ -282,7 +284,7 @@ static void find_bucket(Cx *cx, uint32_t read)
         else
             fg_rb_unsafe(names, "it gathers %s, which is no bucket's shard", buffer->name);
     }
-    if (names->kind == FG_TRACE_REDUCE_SCATTER) {
+    if (names->kind == FG_TRACE_REDUCE_SCATTER || names->kind == FG_TRACE_ALL_TO_ALL) {
         if (names->buffers.data[read].kind == FG_TRACE_GRAD_BUFFER)
             names->bucket = names->buffers.data[read].bucket;
         else
@@ -404,7 +406,7 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     if (names->kind == FG_TRACE_FETCH)
         names->buffers.data[lists.results.data[0]].home = names->from_state;
     if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART ||
-        names->kind == FG_TRACE_ADAMW_ROWS)
+        names->kind == FG_TRACE_ADAMW_ROWS || names->kind == FG_TRACE_ADAMW_PARTS)
         order_update(cx, call, &lists);
     FgTraceNode node = {
         .id = names->node,

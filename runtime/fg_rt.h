@@ -131,7 +131,8 @@ typedef struct FgRtBucket {
     uint32_t params_first, n_params; /* into FgRtProgram.bucket_params, by offset */
     /* Offsets, from FG_RT_HOST on in host memory; master FG_RT_NONE when the shard is f32. */
     uint64_t shard, master, moment1, moment2;
-    /* Offset (or FG_RT_NONE) and bytes of the reduced gradient slice. With clipping it holds the
+    /* Offset (or FG_RT_NONE) and bytes of the reduced gradient slice, or of the parts that it is
+     * the sum of, one of each rank (adamw_parts). With clipping it holds the
      * pending update's gradient from one step to the next; otherwise its memory is free between
      * steps. */
     uint64_t grad_shard, grad_bytes;

@@ -76,11 +76,12 @@ void fg_cost_adamw_rows(const FgModule *m, const FgNode *node, FgCost *cost)
                      .write_bytes = (updated + (master > 0 ? shard : 0)) * share};
 }
 
-/* Gradient in; moments, and the master or else the shard, both ways; the shard out: 28 bytes a
+/* The gradient in, or the ranks' parts of it; moments, and the master or else the shard, both ways;
+ * the shard out: 28 bytes a
  * parameter at bf16 and at fp32. */
 void fg_cost_adamw(const FgModule *m, const FgNode *node, FgCost *cost)
 {
-    double elements = (double)fg_type_elements(fg_ops_in(m, node, 0));
+    double elements = (double)fg_type_elements(m->values.data[node->results[1]].type);
     double updated = tensor_bytes(m, node->results[1]) + tensor_bytes(m, node->results[2]);
     double master = tensor_bytes(m, node->results[0]), shard = tensor_bytes(m, node->results[3]);
     updated += master > 0 ? master : shard;

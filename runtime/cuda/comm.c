@@ -1,15 +1,44 @@
-/* Two communicators: gathers go through one whose collectives leave the multiprocessors to the
- * products (copy engines, zero-CTA policy) and which knows the allocation as a symmetric window;
- * reductions through a plain one, which is faster at them without windows.
+/* Gathers go through a communicator whose collectives leave the multiprocessors to the products
+ * (copy engines, zero-CTA policy) and which knows the allocation as a symmetric window; reductions
+ * through a plain one, which is faster at them without windows. Gradients in parts have a third one
+ * like the first, where the program has such: they travel beside gathers, on another stream.
  *
  * One rank has no communicator: its collectives are copies. */
 #include "runtime/cuda/core.h"
 #include "runtime/cuda/shard.h"
 
+#include <string.h>
+
 void fg_cuda_nccl(FgRtCx *cx, ncclResult_t result, const char *what)
 {
     if (result != ncclSuccess && result != ncclInProgress)
         fg_cuda_raise(cx, "%s: %s: %s", what, ncclGetErrorString(result), ncclGetLastError(NULL));
+}
+
+static bool has_parts(const FgRtProgram *program)
+{
+    for (uint32_t i = 0; i < program->n_nodes; i++)
+        if (strcmp(program->nodes[i].op, "all_to_all") == 0)
+            return true;
+    return false;
+}
+
+/* A communicator of copy engines, split from the one of reductions, and the allocation's window on
+ * it. */
+static bool open_copying(FgRtGroup *group, const char *name, ncclComm_t *comm, ncclWindow_t *window)
+{
+    FgRtCx *cx = &group->cx;
+    ncclConfig_t zero = NCCL_CONFIG_INITIALIZER;
+    zero.commName = name;
+    zero.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    fg_cuda_nccl(cx, ncclCommSplit(cx->reduce, 0, (int)cx->rank, comm, &zero), "ncclCommSplit");
+    if (fg_cuda_failed(cx))
+        return false;
+    fg_cuda_nccl(
+        cx,
+        ncclCommWindowRegister(*comm, cx->memory, group->bytes, window, NCCL_WIN_COLL_SYMMETRIC),
+        "ncclCommWindowRegister");
+    return !fg_cuda_failed(cx);
 }
 
 bool fg_cuda_comm_open(FgRtGroup *group)
@@ -24,28 +53,25 @@ bool fg_cuda_comm_open(FgRtGroup *group)
         return false;
     if (fg_cuda_fault(cx, FG_FAULT_ALLOC, "a communicator"))
         return false;
-    ncclConfig_t plain = NCCL_CONFIG_INITIALIZER, zero = NCCL_CONFIG_INITIALIZER;
+    ncclConfig_t plain = NCCL_CONFIG_INITIALIZER;
     plain.commName = "reduce";
-    zero.commName = "gather";
-    zero.CTAPolicy = NCCL_CTA_POLICY_ZERO;
     fg_cuda_nccl(cx, ncclCommInitRankConfig(&cx->reduce, (int)cx->ranks, id, (int)cx->rank, &plain),
                  "ncclCommInitRankConfig");
-    if (fg_cuda_failed(cx))
+    if (fg_cuda_failed(cx) || !open_copying(group, "gather", &cx->gather, &group->window))
         return false;
-    fg_cuda_nccl(cx, ncclCommSplit(cx->reduce, 0, (int)cx->rank, &cx->gather, &zero),
-                 "ncclCommSplit");
-    if (fg_cuda_failed(cx))
-        return false;
-    fg_cuda_nccl(cx,
-                 ncclCommWindowRegister(cx->gather, cx->memory, group->bytes, &group->window,
-                                        NCCL_WIN_COLL_SYMMETRIC),
-                 "ncclCommWindowRegister");
-    return !fg_cuda_failed(cx);
+    if (!has_parts(cx->program))
+        return true;
+    return !fg_cuda_fault(cx, FG_FAULT_ALLOC, "a communicator of parts") &&
+           open_copying(group, "parts", &cx->parts, &group->parts_window);
 }
 
 void fg_cuda_comm_close(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
+    if (group->parts_window)
+        ncclCommWindowDeregister(cx->parts, group->parts_window);
+    if (cx->parts)
+        ncclCommDestroy(cx->parts);
     if (group->window)
         ncclCommWindowDeregister(cx->gather, group->window);
     if (cx->gather)
@@ -65,6 +91,7 @@ void fg_cuda_comm_look(FgRtCx *cx)
 {
     look_at(cx, cx->gather, "the gather communicator");
     look_at(cx, cx->reduce, "the reduce communicator");
+    look_at(cx, cx->parts, "the communicator of parts");
 }
 
 /* ---- collectives ---- */
@@ -118,6 +145,20 @@ void fg_cuda_gather(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t sha
                      ncclAllGather(fg_cuda_at(cx, shard), fg_cuda_at(cx, whole), bytes, ncclInt8,
                                    cx->gather, stream),
                      "ncclAllGather");
+}
+
+void fg_cuda_all_to_all(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t whole,
+                        uint64_t parts, uint64_t elements, uint64_t wire)
+{
+    (void)node;
+    uint64_t bytes = elements / cx->ranks * dtype_bytes(wire);
+    if (cx->ranks == 1)
+        copy(cx, stream, fg_cuda_at(cx, parts), fg_cuda_at(cx, whole), bytes);
+    else
+        fg_cuda_nccl(cx,
+                     ncclAlltoAll(fg_cuda_at(cx, whole), fg_cuda_at(cx, parts), bytes, ncclInt8,
+                                  cx->parts, stream),
+                     "ncclAlltoAll");
 }
 
 /* Beside gathers, on the communicator of the reductions that it follows. */
@@ -225,6 +266,8 @@ bool fg_cuda_comm_warm(FgRtGroup *group)
         fg_cuda_gather(cx, gather, 0, arena, whole, each);
         fg_cuda_check(cx, cudaStreamSynchronize(gather), "the first gather");
         fg_cuda_exchange(cx, reduce, 0, arena, whole, each);
+        if (cx->parts)
+            fg_cuda_all_to_all(cx, reduce, 0, arena, whole, each * cx->ranks / 4, FG_RT_F32);
         fg_cuda_reduce_scatter(cx, reduce, 0, whole, arena, each * cx->ranks / 4, FG_RT_F32,
                                FG_RT_F32, 0);
         fg_cuda_reduce_scatter(cx, reduce, 0, whole, arena, each * cx->ranks / 2, FG_RT_BF16,

@@ -60,10 +60,10 @@ struct FgRtGroup {
     FgWorld *world; /* NULL: alone */
     FgRtOptions options;
     int device;
-    uint64_t bytes;  /* of the device allocation */
-    int nccl_memory; /* it is NCCL's */
-    ncclWindow_t window;
-    pthread_mutex_t lock; /* of status and stage */
+    uint64_t bytes;                    /* of the device allocation */
+    int nccl_memory;                   /* it is NCCL's */
+    ncclWindow_t window, parts_window; /* of the two communicators that go by copy engines */
+    pthread_mutex_t lock;              /* of status and stage */
     atomic_int failed;
     FgRtStatus status;
     FgCudaStage stage;

@@ -41,6 +41,7 @@ struct FgRtCx {
     cudaEvent_t *events; /* program->n_events */
     cudaEvent_t join[FG_RT_N_STREAMS];
     ncclComm_t gather, reduce; /* one stream each */
+    ncclComm_t parts; /* of gradients in parts, on the reduce stream; NULL: there are none */
     FgCudaGemm *gemm;
     FgCudaAttention *attention;
     int *device_error; /* device word: kernels store node + 1 of the first bad token or label; read

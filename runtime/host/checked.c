@@ -20,7 +20,7 @@
 
 #define POISON 0xff /* a NaN in every float format */
 #define GUARD_BYTES ((uint64_t)8 << 20)
-#define N_COMMS 2
+#define N_COMMS 3
 #define MARGIN ((uint64_t)4096)
 
 typedef struct Clock {

@@ -25,6 +25,17 @@ void fg_host_exchange(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t bytes)
     fg_host_gather(cx, x, all, bytes);
 }
 
+void fg_host_all_to_all(FgRtCx *cx, uint64_t whole, uint64_t parts, uint64_t elements,
+                        uint64_t wire)
+{
+    if (!fg_rt_meet(cx, cx->call))
+        return;
+    uint64_t own = elements / cx->group->n_ranks * fg_rt_dtype_bytes(wire);
+    for (uint32_t rank = 0; rank < cx->group->n_ranks; rank++)
+        memcpy(fg_at(cx, parts + rank * own), fg_at(peer(cx, rank), whole + cx->rank * own), own);
+    fg_rt_meet(cx, cx->call);
+}
+
 void fg_host_collect(FgRtCx *cx, uint64_t x, uint64_t all, uint64_t elements, uint64_t n,
                      uint64_t first, uint64_t dt)
 {

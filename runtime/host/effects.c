@@ -232,7 +232,7 @@ static int32_t read_effect(Reader *reader, FgEffect *effect)
     expect(reader, '(');
     Word name = read_word(reader);
     if (effect->kind == FG_EFFECT_COMM) {
-        effect->arg = word_is(name, "reduce");
+        effect->arg = word_is(name, "parts") ? 2 : word_is(name, "reduce");
         expect(reader, ')');
         return true;
     }

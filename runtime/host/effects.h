@@ -10,7 +10,7 @@ typedef enum FgEffectKind {
     FG_EFFECT_UPDATE, /* read and write */
     FG_EFFECT_RELEASE,
     FG_EFFECT_INPLACE, /* argument `arg` may be the memory of argument `other` */
-    FG_EFFECT_COMM     /* `arg` is 0 for gather, 1 for reduce */
+    FG_EFFECT_COMM     /* `arg` is 0 for gather, 1 for reduce, 2 for parts */
 } FgEffectKind;
 
 typedef struct FgEffect {

@@ -54,23 +54,62 @@ void fg_host_grad_buffer(FgRtCx *cx, uint64_t buffer, uint64_t bucket, uint64_t 
     memset(fg_at(cx, buffer + at * size), 0, (elements - at) * size);
 }
 
-void fg_host_norm_add(FgRtCx *cx, uint64_t grad, uint64_t norm, uint64_t bucket, uint64_t elements,
-                      uint64_t dt, uint64_t accumulate)
+/* Where a gradient lies: the owned slice, summed, or the parts of it that the ranks have to give,
+ * one after the other. */
+typedef struct Grad {
+    const void *at;
+    uint64_t dt, n_parts, part; /* elements of a part */
+} Grad;
+
+static Grad summed(const FgRtCx *cx, uint64_t grad, uint64_t dt)
 {
-    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
-    if (!info)
-        return;
+    return (Grad){fg_at(cx, grad), dt, 1, 0};
+}
+
+/* Elements at .. at + n as f32: of parts their sum in rank order, rounded to their dtype. All
+ * arrays have room for a chunk. */
+static const float *grad_chunk(const Grad *grad, uint64_t at, uint64_t n, float *scratch,
+                               float *sum)
+{
+    const float *values = fg_load(grad->at, grad->dt, at, n, scratch);
+    if (grad->n_parts == 1)
+        return values;
+    memcpy(sum, values, n * sizeof *sum);
+    for (uint64_t p = 1; p < grad->n_parts; p++) {
+        const float *part = fg_load(grad->at, grad->dt, p * grad->part + at, n, scratch);
+        for (uint64_t i = 0; i < n; i++)
+            sum[i] += part[i];
+    }
+    if (grad->dt == FG_RT_F32)
+        return sum;
+    uint16_t rounded[FG_CHUNK];
+    fg_store(rounded, grad->dt, 0, n, sum);
+    return fg_load(rounded, grad->dt, 0, n, scratch);
+}
+
+static void norm_add(FgRtCx *cx, const FgRtBucket *info, const Grad *grad, uint64_t norm,
+                     uint64_t elements, bool accumulate)
+{
     int64_t *limbs = fg_at(cx, norm);
     if (!accumulate)
         memset(limbs, 0, FG_RT_NORM_LIMBS * sizeof *limbs);
-    float scratch[FG_CHUNK];
+    float scratch[FG_CHUNK], sum[FG_CHUNK];
     for (uint32_t i = 0; i < info->n_params; i++) {
         Piece piece = slice_piece(cx, info, i, elements);
         for (uint64_t at = piece.begin; at < piece.end; at += FG_CHUNK) {
             uint64_t n = fg_min(FG_CHUNK, piece.end - at);
-            fg_exact_add_squares(limbs, fg_load(fg_at(cx, grad), dt, at, n, scratch), n);
+            fg_exact_add_squares(limbs, grad_chunk(grad, at, n, scratch, sum), n);
         }
     }
+}
+
+void fg_host_norm_add(FgRtCx *cx, uint64_t grad, uint64_t norm, uint64_t bucket, uint64_t elements,
+                      uint64_t dt, uint64_t accumulate)
+{
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    Grad from = summed(cx, grad, dt);
+    if (info)
+        norm_add(cx, info, &from, norm, elements, accumulate != 0);
 }
 
 void fg_host_clip_factor(FgRtCx *cx, uint64_t norm, uint64_t scalars, double clip)
@@ -140,47 +179,86 @@ static void adamw_chunk(const AdamW *s, const float *grad, float *w, float *m, f
     }
 }
 
+/* The states of an update: elements `first` to first + elements of the owned slice. */
+typedef struct States {
+    uint64_t master, moment1, moment2, shard, dt, first, elements;
+} States;
+
+static void update(FgRtCx *cx, const FgRtBucket *info, const Grad *grad, const States *states,
+                   const float *set)
+{
+    if (set[FG_RT_S_VALID] == 0)
+        return;
+    if (states->master == FG_RT_NONE && states->dt != FG_RT_F32) {
+        fg_rt_raise(cx, "a shard that is not f32 has no master weights");
+        return;
+    }
+    float *w = fg_at(cx, states->master == FG_RT_NONE ? states->shard : states->master);
+    float *m = fg_at(cx, states->moment1), *v = fg_at(cx, states->moment2);
+    float scratch[FG_CHUNK], sum[FG_CHUNK];
+    uint64_t first = states->first;
+    AdamW s = adamw_scalars(cx, set);
+    for (uint32_t i = 0; i < info->n_params; i++) {
+        Piece piece = slice_piece(cx, info, i, info->elements / cx->program->ranks);
+        s.keep = piece.param->decay ? 1.0f - set[FG_RT_S_LR] * set[FG_RT_S_DECAY] : 1.0f;
+        uint64_t begin = piece.begin > first ? piece.begin - first : 0; /* in the part */
+        uint64_t end = piece.end > first ? fg_min(piece.end - first, states->elements) : 0;
+        for (uint64_t at = begin; at < end; at += FG_CHUNK) {
+            uint64_t n = fg_min(FG_CHUNK, end - at);
+            adamw_chunk(&s, grad_chunk(grad, at, n, scratch, sum), w + at, m + at, v + at, n);
+            fg_store(fg_at(cx, states->shard), states->dt, at, n, w + at);
+        }
+    }
+}
+
+static const float *set_at(const FgRtCx *cx, uint64_t scalars, uint64_t set)
+{
+    return (const float *)fg_at(cx, scalars) + set * FG_RT_SET;
+}
+
 void fg_host_adamw_part(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1,
                         uint64_t moment2, uint64_t shard, uint64_t scalars, uint64_t bucket,
                         uint64_t first, uint64_t elements, uint64_t grad_dt, uint64_t dt,
                         uint64_t set)
 {
     const FgRtBucket *info = find_part(cx, bucket, first, elements);
-    const float *values = (const float *)fg_at(cx, scalars) + set * FG_RT_SET;
-    if (!info || values[FG_RT_S_VALID] == 0)
-        return;
-    if (master == FG_RT_NONE && dt != FG_RT_F32) {
-        fg_rt_raise(cx, "a shard that is not f32 has no master weights");
-        return;
-    }
-    float *w = fg_at(cx, master == FG_RT_NONE ? shard : master);
-    float *m = fg_at(cx, moment1), *v = fg_at(cx, moment2), scratch[FG_CHUNK];
-    AdamW s = adamw_scalars(cx, values);
-    for (uint32_t i = 0; i < info->n_params; i++) {
-        Piece piece = slice_piece(cx, info, i, info->elements / cx->program->ranks);
-        s.keep = piece.param->decay ? 1.0f - values[FG_RT_S_LR] * values[FG_RT_S_DECAY] : 1.0f;
-        uint64_t begin = piece.begin > first ? piece.begin - first : 0; /* in the part */
-        uint64_t end = piece.end > first ? fg_min(piece.end - first, elements) : 0;
-        for (uint64_t at = begin; at < end; at += FG_CHUNK) {
-            uint64_t n = fg_min(FG_CHUNK, end - at);
-            adamw_chunk(&s, fg_load(fg_at(cx, grad), grad_dt, at, n, scratch), w + at, m + at,
-                        v + at, n);
-            fg_store(fg_at(cx, shard), dt, at, n, w + at);
-        }
-    }
+    Grad from = summed(cx, grad, grad_dt);
+    States states = {master, moment1, moment2, shard, dt, first, elements};
+    if (info)
+        update(cx, info, &from, &states, set_at(cx, scalars, set));
 }
 
 void fg_host_adamw(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t moment1, uint64_t moment2,
                    uint64_t shard, uint64_t norm, uint64_t scalars, uint64_t bucket,
                    uint64_t elements, uint64_t grad_dt, uint64_t dt, uint64_t set)
 {
-    const float *values = (const float *)fg_at(cx, scalars) + set * FG_RT_SET;
-    if (!find_bucket(cx, bucket, elements, cx->program->ranks))
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    Grad from = summed(cx, grad, grad_dt);
+    States states = {master, moment1, moment2, shard, dt, 0, elements};
+    const float *values = set_at(cx, scalars, set);
+    if (!info)
         return;
     if (norm != FG_RT_NONE && values[FG_RT_S_VALID] != 0)
-        fg_host_norm_add(cx, grad, norm, bucket, elements, grad_dt, 1);
-    fg_host_adamw_part(cx, grad, master, moment1, moment2, shard, scalars, bucket, 0, elements,
-                       grad_dt, dt, set);
+        norm_add(cx, info, &from, norm, elements, true);
+    update(cx, info, &from, &states, values);
+}
+
+void fg_host_adamw_parts(FgRtCx *cx, uint64_t parts, uint64_t master, uint64_t moment1,
+                         uint64_t moment2, uint64_t shard, uint64_t norm, uint64_t scalars,
+                         uint64_t bucket, uint64_t elements, uint64_t part_dt, uint64_t dt,
+                         uint64_t adds)
+{
+    const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
+    Grad from = {fg_at(cx, parts), part_dt, cx->program->ranks, elements};
+    States states = {master, moment1, moment2, shard, dt, 0, elements};
+    if (!info)
+        return;
+    const float *values = set_at(cx, scalars, FG_RT_CURRENT);
+    if (norm != FG_RT_NONE && !adds)
+        memset(fg_at(cx, norm), 0, FG_RT_NORM_LIMBS * sizeof(int64_t));
+    if (norm != FG_RT_NONE && values[FG_RT_S_VALID] != 0)
+        norm_add(cx, info, &from, norm, elements, true);
+    update(cx, info, &from, &states, values);
 }
 
 /* ---- AdamW of the rows that a set names, or of all other elements ---- */

@@ -477,7 +477,8 @@ static void test_choice(Rig &r)
 
 /* ---- update ---- */
 
-/* Two buckets on two ranks: pieces that begin and end anywhere, gaps, a parameter that is cut. */
+/* Two buckets on two ranks, or three: pieces that begin and end anywhere, gaps, a parameter that is
+ * cut. */
 static const FgRtParam params[] = {
     {"a", 0, 0, 1000, 0, 1, FG_RT_NORMAL, 1, 1, 1, 0, 0},
     {"b", 0, 1024, 3001, 0, 1, FG_RT_NORMAL, 1, 1, 0, 0, 0},
@@ -487,13 +488,13 @@ static const FgRtParam params[] = {
 static const uint32_t bucket_params[] = {0, 1, 2, 3};
 static const FgRtBucket buckets[] = {
     {"x", FG_RT_BF16, 1, 4224, 0, 3, 0, 0, 0, 0, 0, 0},
-    {"y", FG_RT_BF16, 1, 70016, 3, 1, 0, 0, 0, 0, 0, 0},
+    {"y", FG_RT_BF16, 1, 70080, 3, 1, 0, 0, 0, 0, 0, 0},
 };
 
-static FgRtProgram update_program(double clip, int scales_loss)
+static FgRtProgram update_program(double clip, int scales_loss, uint32_t ranks = 2)
 {
     FgRtProgram program = {};
-    program.ranks = 2;
+    program.ranks = ranks;
     program.clip = clip;
     program.scales_loss = scales_loss;
     program.params = params;
@@ -700,6 +701,49 @@ static void test_adamw_rows(Rig &r)
                         }
 }
 
+/* The ranks' parts are summed on the way: as the host does, bit for bit. */
+static void test_adamw_parts(Rig &r)
+{
+    const uint64_t f32 = FG_RT_F32, ranks = r.cx.program->ranks;
+    for (uint64_t part_dt : FLOATS)
+        for (uint64_t dt : FLOATS)
+            for (uint64_t bucket : {0, 1})
+                for (uint64_t adds = 0; adds < 3; adds++) /* 2: no norm */
+                    for (int few = 0; few < 2; few++) {   /* so that the slice is a large one */
+                        uint64_t n = buckets[bucket].elements / ranks, norm = NONE;
+                        r.begin();
+                        int all = r.cx.n_sm;
+                        r.cx.n_sm = few ? 2 : all;
+                        uint64_t parts = r.normal(part_dt, ranks * n, 0.01);
+                        uint64_t m1 = r.normal(f32, n, 0.01), m2 = r.positive(f32, n);
+                        uint64_t shard = r.normal(dt, n), master = NONE;
+                        if (dt != FG_RT_F32) {
+                            master = r.normal(f32, n);
+                            r.changes(master, f32, n, SAME);
+                        }
+                        r.changes(m1, f32, n, SAME);
+                        r.changes(m2, f32, n, SAME);
+                        r.changes(shard, dt, n, SAME);
+                        uint64_t scalars = r.room(f32, FG_RT_SCALARS);
+                        const double values[] = {0,    1e-3, 0.9,  0.95, 1e-8, 0.1,
+                                                 0.19, 0.05, 17.0, 0.6,  1};
+                        for (uint64_t i = 0; i < FG_RT_SCALARS; i++)
+                            r.set(scalars, f32, i, i < 11 ? values[i] : -1);
+                        if (adds < 2) {
+                            norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+                            for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                                r.set(norm, FG_RT_I64, i, i == 3 ? 12345 : 0);
+                            r.changes(norm, FG_RT_I64, FG_RT_NORM_LIMBS, LIMBS);
+                        }
+                        CHECK(
+                            r,
+                            label("adamw_parts", dt, {part_dt, ranks, bucket, adds, (uint64_t)few}),
+                            adamw_parts, parts, master, m1, m2, shard, norm, scalars, bucket, n,
+                            part_dt, dt, adds % 2);
+                        r.cx.n_sm = all;
+                    }
+}
+
 static void test_update(Rig &r)
 {
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -710,6 +754,10 @@ static void test_update(Rig &r)
         test_adamw(r);
     }
     test_adamw_rows(r);
+    for (uint32_t ranks : {2, 3}) {
+        r.adopt(update_program(0, 0, ranks), ranks - 1);
+        test_adamw_parts(r);
+    }
     r.adopt(update_program(0, 1), 0);
     test_scale(r);
     test_adamw(r);

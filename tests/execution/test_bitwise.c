@@ -30,6 +30,7 @@ typedef struct Setup {
     FgNumerics numerics;
     FgRecompute recompute;
     uint32_t offload;
+    FgReduceForm reduce;
     bool offload_auto, no_fuse;
     const char *folder;
     uint64_t seed;
@@ -52,6 +53,7 @@ static FgCompiled compile(Setup *s, FgSchedule schedule, uint64_t memory)
         fg_model_parse(s->arena, s->diags, "random.json", text, strlen(text), &options);
     FgCompileOptions how = {.schedule = schedule,
                             .recompute = s->recompute,
+                            .reduce = s->reduce,
                             .memory_bytes = memory,
                             .offload = s->offload,
                             .offload_auto = s->offload_auto,
@@ -432,6 +434,45 @@ static void recompute_agrees(int *failures)
     }
 }
 
+static uint32_t count_parts(const FgModule *m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->buckets.len; i++)
+        n += fg_bucket_in_parts(m, i);
+    return n;
+}
+
+/* Gradients that their updates add up have the bits of those that reductions do: the order is that
+ * of the ranks, and a sum is rounded once. */
+static void parts_agree(int *failures)
+{
+    static const FgDtype computes[] = {FG_F32, FG_BF16, FG_BF16};
+    for (uint32_t i = 0; i < 3 && *failures == 0; i++) {
+        Setup s = make_setup(401 + i);
+        s.numerics = (FgNumerics){.compute = computes[i],
+                                  .wire = computes[i],
+                                  .shard = computes[i],
+                                  .accumulate = 1,
+                                  .vocab = i ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED};
+        fg_machine_set_ranks(s.arena, &s.machine, i < 2 ? 2 : 3);
+        s.reduce = FG_REDUCE_SCATTER;
+        FgCompiled sums = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        s.reduce = FG_REDUCE_PARTS;
+        FgCompiled parts = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);
+        CHECK(sums.module && parts.module);
+        if (*failures) {
+            say_errors(&s);
+            return;
+        }
+        CHECK(count_parts(sums.module) == 0 && count_parts(parts.module) > 0);
+        Outcome a = run(&s, &sums, "sums", false), b = run(&s, &parts, "parts", true);
+        CHECK(a.ok && b.ok && isfinite(a.loss));
+        CHECK_EQ_U64(a.hash, b.hash);
+        fg_temp_dir_remove(s.arena, s.folder);
+        fg_arena_free(s.arena);
+    }
+}
+
 /* The graph with sums and chains as nodes of their own, under ZeRO-3. False after errors. */
 static bool unfolded(Setup *s, FgCompiled *out)
 {
@@ -658,4 +699,5 @@ static void chains_agree(int *failures)
 
 UNIT_MAIN({"chains_agree", chains_agree}, {"schedules_agree", schedules_agree},
           {"recompute_agrees", recompute_agrees}, {"random_levers_agree", random_levers_agree},
-          {"folded_sums_agree", folded_sums_agree}, {"offload_agrees", offload_agrees})
+          {"folded_sums_agree", folded_sums_agree}, {"offload_agrees", offload_agrees},
+          {"parts_agree", parts_agree})

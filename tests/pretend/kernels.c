@@ -71,6 +71,13 @@ void fg_host_reduce_scatter(FgRtCx *cx, uint64_t whole, uint64_t shard, uint64_t
     abort();
 }
 
+void fg_host_all_to_all(FgRtCx *cx, uint64_t whole, uint64_t parts, uint64_t elements,
+                        uint64_t wire)
+{
+    (void)cx, (void)whole, (void)parts, (void)elements, (void)wire;
+    abort();
+}
+
 void fg_host_all_reduce(FgRtCx *cx, uint64_t x, uint64_t n, uint64_t dt)
 {
     (void)cx, (void)x, (void)n, (void)dt;

@@ -35,6 +35,7 @@ struct ncclComm {
     Shared *shared;
     int rank, ranks;
     char name[96];
+    unsigned splits; /* communicators made of it, alike on all ranks */
 };
 
 static void nap(void)
@@ -117,7 +118,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
                            ncclConfig_t *config)
 {
     char name[128];
-    snprintf(name, sizeof name, "%s-%d", comm->name, color);
+    snprintf(name, sizeof name, "%s-%d-%u", comm->name, color, comm->splits++);
     if (config->CTAPolicy != NCCL_CTA_POLICY_ZERO || key != comm->rank)
         return ncclInvalidArgument;
     return comm_new(out, name, comm->ranks, comm->rank);
@@ -241,6 +242,21 @@ ncclResult_t ncclAllGather(const void *own, void *whole, size_t count, ncclDataT
         ok = pull(comm, rank, 0, (char *)whole + (size_t)rank * count, count);
     (void)(ok && meet(comm));
     return ncclSuccess; /* as from a stream that stands still */
+}
+
+ncclResult_t ncclAlltoAll(const void *own, void *parts, size_t count, ncclDataType_t type,
+                          ncclComm_t comm, cudaStream_t stream)
+{
+    if (type != ncclInt8 || !stream)
+        return ncclInvalidArgument;
+    if (pretend_capturing())
+        return ncclSuccess;
+    bool ok = post(comm, own);
+    for (int rank = 0; ok && rank < comm->ranks; rank++)
+        ok = pull(comm, rank, (size_t)comm->rank * count, (char *)parts + (size_t)rank * count,
+                  count);
+    (void)(ok && meet(comm));
+    return ncclSuccess;
 }
 
 /* Sums count elements that begin at element `first` of every rank's operand. */

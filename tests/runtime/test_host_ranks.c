@@ -96,6 +96,29 @@ static void reduce_scatter_rounds_once(int *failures)
     rig_close(&rig);
 }
 
+/* parts[r] is what rank r holds of the rank's slice. */
+static void all_to_all_body(FgRtCx *cx)
+{
+    fg_rt_all_to_all(cx, 0, FG_REDUCE, WHOLE, SUM, OWN * n_ranks(cx), FG_RT_F32);
+}
+
+static void all_to_all(int *failures)
+{
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        Rig rig = open_ranks(ranks, (FgRtOptions){.checked = 1});
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint32_t i = 0; i < OWN * ranks; i++)
+                floats(&rig, rank, WHOLE)[i] = (float)(100 * rank + i);
+        rig_run(&rig, all_to_all_body);
+        rig_check_ok(&rig, "all_to_all", failures);
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            for (uint32_t i = 0; i < OWN * ranks; i++)
+                CHECK(floats(&rig, rank, SUM)[i] ==
+                      (float)(100 * (i / OWN) + rank * OWN + i % OWN));
+        rig_close(&rig);
+    }
+}
+
 /* ---- rows of lookups ---- */
 
 enum { TOKENS = 4, HIDDEN = 3, VOCAB = 7, FIRST = 2, PADDING = 5 };
@@ -459,6 +482,7 @@ static void memory_has_an_end(int *failures)
 UNIT_MAIN({"gather", gather},
           {"reduce_scatter_adds_in_rank_order", reduce_scatter_adds_in_rank_order},
           {"reduce_scatter_rounds_once", reduce_scatter_rounds_once},
+          {"all_to_all", all_to_all},
           {"lookups_add_rows_to_slices", lookups_add_rows_to_slices}, {"all_reduce", all_reduce},
           {"all_reduce_refuses_other_types", all_reduce_refuses_other_types},
           {"many_collectives", many_collectives},

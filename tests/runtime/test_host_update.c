@@ -1,6 +1,7 @@
 /* From gradient to weights: the exact norm, clipping, AdamW over pieces of a bucket, gaps. */
 #include <stdlib.h>
 
+#include "runtime/host/elements.h"
 #include "runtime/host/exact.h"
 #include "tests/runtime/rig.h"
 #include "tests/unit/unit.h"
@@ -102,10 +103,10 @@ static const uint32_t BUCKET_PARAMS[] = {1, 0};
 static const FgRtBucket BUCKET = {
     .name = "bucket", .trainable = 1, .elements = ELEMENTS, .n_params = 2};
 
-static Rig open_bucket(double clip)
+static Rig open_bucket_of(double clip, uint32_t ranks)
 {
     FgRtProgram program = {.abi = FG_RT_ABI,
-                           .ranks = RANKS,
+                           .ranks = ranks,
                            .clip = clip,
                            .state_bytes = 1 << 14,
                            .params = PARAMS,
@@ -114,6 +115,11 @@ static Rig open_bucket(double clip)
                            .n_params = 2,
                            .n_buckets = 1};
     return rig_open_program(&program, (FgRtOptions){.checked = 1});
+}
+
+static Rig open_bucket(double clip)
+{
+    return open_bucket_of(clip, RANKS);
 }
 
 static bool is_gap(uint64_t i)
@@ -319,6 +325,66 @@ static void adamw(int *failures)
     }
 }
 
+/* All that an update leaves, one after the other. */
+enum { STATES = 3 };
+
+/* The gradient that the parts of all ranks come to, as a reduction makes it: bit for bit the same
+ * update, and the same norm, begun or added to. */
+static void adamw_parts_case(uint64_t dt, uint32_t ranks, uint64_t adds, int *failures)
+{
+    Rig rig = open_bucket_of(0, ranks);
+    const uint64_t own = ELEMENTS / ranks, f32 = FG_RT_F32;
+    Array parts = rig_values(&rig, dt, ELEMENTS, 1), grad = rig_values(&rig, dt, own, 1);
+    Array w[STATES], again[STATES], shard[2];
+    for (int i = 0; i < STATES; i++) {
+        w[i] = rig_values(&rig, f32, own, 1);
+        again[i] = rig_values(&rig, f32, own, 1);
+        for (uint64_t k = 0; k < own && i == 2; k++) /* second moments */
+            ((float *)fg_rt_memory(rig.cx, w[i].at))[k] = 0.25f;
+        memcpy(fg_rt_memory(rig.cx, again[i].at), fg_rt_memory(rig.cx, w[i].at), own * 4);
+    }
+    shard[0] = rig_values(&rig, FG_RT_BF16, own, 1);
+    shard[1] = rig_values(&rig, FG_RT_BF16, own, 1);
+    memcpy(fg_rt_memory(rig.cx, shard[1].at), fg_rt_memory(rig.cx, shard[0].at), own * 2);
+    for (uint64_t i = 0; i < own; i++) {
+        float sum = 0;
+        for (uint32_t r = 0; r < ranks; r++)
+            sum += (float)rig_get(&rig, &parts, r * own + i);
+        fg_store_one(fg_rt_memory(rig.cx, grad.at), dt, i, sum);
+    }
+    Array scalars = rig_values(&rig, f32, FG_RT_SCALARS, 1);
+    set_scalars(&rig, &scalars, FG_RT_CURRENT, 1);
+    Array norm = rig_values(&rig, FG_RT_I64, FG_RT_NORM_LIMBS, 1);
+    Array expected = rig_values(&rig, FG_RT_I64, FG_RT_NORM_LIMBS, 1);
+    rig_begin(&rig);
+    fg_rt_norm_add(rig.cx, 0, FG_COPY, grad.at, norm.at, 0, own, dt, 0);
+    fg_rt_norm_add(rig.cx, 0, FG_COPY, grad.at, expected.at, 0, own, dt, 0);
+    if (adds)
+        fg_rt_norm_add(rig.cx, 0, FG_COPY, grad.at, expected.at, 0, own, dt, 1);
+    fg_rt_adamw(rig.cx, 0, FG_COPY, grad.at, w[0].at, w[1].at, w[2].at, shard[0].at, FG_RT_NONE,
+                scalars.at, 0, own, dt, FG_RT_BF16, FG_RT_CURRENT);
+    fg_rt_adamw_parts(rig.cx, 0, FG_COPY, parts.at, again[0].at, again[1].at, again[2].at,
+                      shard[1].at, norm.at, scalars.at, 0, own, dt, FG_RT_BF16, adds);
+    rig_check_ok(&rig, "adamw_parts", failures);
+    for (int i = 0; i < STATES; i++)
+        CHECK(memcmp(fg_rt_memory(rig.cx, w[i].at), fg_rt_memory(rig.cx, again[i].at), own * 4) ==
+              0);
+    CHECK(memcmp(fg_rt_memory(rig.cx, shard[0].at), fg_rt_memory(rig.cx, shard[1].at), own * 2) ==
+          0);
+    CHECK(memcmp(fg_rt_memory(rig.cx, norm.at), fg_rt_memory(rig.cx, expected.at),
+                 FG_RT_NORM_LIMBS * sizeof(int64_t)) == 0);
+    rig_close(&rig);
+}
+
+static void adamw_parts(int *failures)
+{
+    const uint64_t types[] = {FG_RT_F32, FG_RT_BF16, FG_RT_F16};
+    for (int d = 0; d < 3; d++)
+        for (uint32_t ranks = 1; ranks <= 3; ranks++)
+            for (uint64_t adds = 0; adds < 2; adds++)
+                adamw_parts_case(types[d], ranks, adds, failures);
+}
+
 static uint64_t bytes_of(uint64_t dt)
 {
     return dt == FG_RT_F32 ? 4 : 2;
@@ -395,5 +461,6 @@ UNIT_MAIN({"norm_does_not_depend_on_order", norm_does_not_depend_on_order},
           {"norm_is_exact", norm_is_exact},
           {"norm_of_what_is_not_finite", norm_of_what_is_not_finite}, {"grad_buffer", grad_buffer},
           {"norm_add", norm_add}, {"clip_factor", clip_factor}, {"adamw", adamw},
-          {"adamw_of_rows", adamw_of_rows}, {"scale_of_an_update", scale_of_an_update},
+          {"adamw_parts", adamw_parts}, {"adamw_of_rows", adamw_of_rows},
+          {"scale_of_an_update", scale_of_an_update},
           {"scale_of_an_overflow", scale_of_an_overflow}, {"wrong_bucket", wrong_bucket})

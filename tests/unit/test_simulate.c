@@ -262,7 +262,7 @@ static void curve(int *failures)
 static void joint_rates(int *failures)
 {
     FgMachine m = machine();
-    double work[FG_N_STREAMS] = {0}, price[FG_N_STREAMS];
+    double work[FG_N_ENGINES] = {0}, price[FG_N_ENGINES];
     work[FG_STREAM_COMPUTE] = 3;
     work[FG_STREAM_GATHER] = 1;
     CHECK_NEAR(fg_joint_bound(&m, work, price), 3.0, 1e-9); /* nothing slows anything */

@@ -131,6 +131,11 @@ static void put_streams(FgArena *arena, const FgSim *sim, FgBuf *out)
     }
 }
 
+static const char *engine_name(uint32_t engine)
+{
+    return engine == FG_ENGINE_PARTS ? "parts" : fg_stream_name((FgStream)engine);
+}
+
 /* The bound at joint rates, and what a second less of each engine's work would take off it. */
 static void put_joint(FgArena *arena, const FgSim *sim, FgBuf *out)
 {
@@ -140,10 +145,10 @@ static void put_joint(FgArena *arena, const FgSim *sim, FgBuf *out)
                   "step is %.2f times that\n            a second less of work takes off: ",
                   fg_us_text(arena, sim->joint_us),
                   sim->joint_us > 0.0 ? sim->step_us / sim->joint_us : 1.0);
-    for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
-        if (sim->joint_price[s] < 0.005)
+    for (uint32_t e = 0; e < FG_N_ENGINES; e++) {
+        if (sim->joint_price[e] < 0.005)
             continue;
-        fg_buf_printf(out, "%s%s %.2f s", before, fg_stream_name((FgStream)s), sim->joint_price[s]);
+        fg_buf_printf(out, "%s%s %.2f s", before, engine_name(e), sim->joint_price[e]);
         before = ", ";
     }
     fg_buf_puts(out, *before ? "\n" : "nothing\n");
@@ -236,9 +241,9 @@ static void put_joint_json(FgArena *arena, const FgSim *sim, FgBuf *out)
 {
     fg_buf_printf(out, "  \"joint\": {\"us\": %s, \"price\": {",
                   fg_double_text(arena, sim->joint_us));
-    for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-        fg_buf_printf(out, "%s\"%s\": %s", s ? ", " : "", fg_stream_name((FgStream)s),
-                      fg_double_text(arena, sim->joint_price[s]));
+    for (uint32_t e = 0; e < FG_N_ENGINES; e++)
+        fg_buf_printf(out, "%s\"%s\": %s", e ? ", " : "", engine_name(e),
+                      fg_double_text(arena, sim->joint_price[e]));
     fg_buf_puts(out, "}},\n");
 }
 

@@ -177,6 +177,7 @@ FgCompileOptions fg_session_options(const FgSession *session)
     static const FgRecompute recompute[] = {FG_RECOMPUTE_AUTO, FG_RECOMPUTE_NONE, FG_RECOMPUTE_FULL,
                                             FG_RECOMPUTE_SELECTIVE};
     options.recompute = recompute[fg_flags_choice(session->flags, FG_FLAG_recompute)];
+    options.reduce = (FgReduceForm)fg_flags_choice(session->flags, FG_FLAG_reduce);
     options.no_fuse = session->flags->values[FG_FLAG_no_fuse] != NULL;
     if (session->flags->values[FG_FLAG_offload])
         fg_flags_offload(session->flags->values[FG_FLAG_offload], &options.offload,

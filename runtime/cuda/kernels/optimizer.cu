@@ -1,5 +1,5 @@
-/* What happens to a bucket's gradient: zeroed gaps, AdamW on the owned slice, which may add the
- * squares to the norm as it reads them.
+/* What happens to a bucket's gradient: zeroed gaps, AdamW on the owned slice, which may sum the
+ * ranks' parts of it, and add the squares to the norm, as it reads them.
  *
  * A rank owns a slice of a bucket, and that slice holds pieces of parameters with gaps between
  * them (segments.cu). Blocks take equal shares of the slice and walk the pieces in theirs. */
@@ -70,13 +70,43 @@ static __device__ void adamw_one(const AdamW &s, float keep, float grad, float &
 }
 
 template <class G, class S> struct AdamWArrays {
-    const G *grad;
+    const G *grad; /* the sum, or n_parts of it, `part` elements each */
     float *w, *m, *v;
     S *shard; /* NULL: w is the shard */
+    uint64_t part;
+    uint32_t n_parts; /* at least 2 where there are any */
 };
 
+/* The gradient of V elements: with PARTS the parts' sum in rank order, in f32, rounded once. The
+ * first two parts are on their way before the sum waits for either. */
+template <bool PARTS, int V, class G, class S>
+static __device__ __forceinline__ void gradient(const AdamWArrays<G, S> &a, uint64_t at,
+                                                float (&g)[V])
+{
+    fg_load<V>(a.grad + at, g);
+    if constexpr (PARTS) {
+        float more[V];
+        fg_load<V>(a.grad + a.part + at, more);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            g[j] = __fadd_rn(g[j], more[j]);
+        for (uint32_t p = 2; p < a.n_parts; p++) {
+            fg_load<V>(a.grad + p * a.part + at, more);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                g[j] = __fadd_rn(g[j], more[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            G rounded;
+            fg_put(&rounded, g[j]);
+            g[j] = fg_get(&rounded);
+        }
+    }
+}
+
 /* Elements at .. at + 4 of those in [begin, end); their gradients come back in g, 0 elsewhere. */
-template <class G, class S>
+template <bool PARTS, class G, class S>
 static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, const AdamW &s,
                                                   float keep, uint64_t at, uint64_t begin,
                                                   uint64_t end, bool wide, float (&g)[4])
@@ -84,7 +114,7 @@ static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, co
     const int V = 4;
     if (wide && at >= begin && at + V <= end) {
         float w[V], m[V], v[V];
-        fg_load<V>(a.grad + at, g);
+        gradient<PARTS>(a, at, g);
         fg_load<V>(a.w + at, w);
         fg_load<V>(a.m + at, m);
         fg_load<V>(a.v + at, v);
@@ -105,7 +135,9 @@ static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, co
         if (k < begin || k >= end)
             continue;
         float w = a.w[k], m = a.m[k], v = a.v[k];
-        g[j] = fg_get(a.grad + k);
+        float one[1];
+        gradient<PARTS>(a, k, one);
+        g[j] = one[0];
         adamw_one(s, keep, g[j], w, m, v);
         a.w[k] = w;
         a.m[k] = m;
@@ -116,7 +148,7 @@ static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, co
 }
 
 /* norm: where the squares of the gradient are added on the way, with NORM. */
-template <bool NORM, class G, class S, int BLOCK>
+template <bool NORM, bool PARTS, class G, class S, int BLOCK>
 __global__ void __launch_bounds__(BLOCK)
     adamw_kernel(AdamWArrays<G, S> a, const float *set, bool factored, unsigned long long *norm,
                  FgCudaSpan pieces, uint64_t first, uint64_t elements, bool wide)
@@ -145,7 +177,7 @@ __global__ void __launch_bounds__(BLOCK)
         /* The same number of turns for all lanes of a warp. */
         for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += BLOCK * V) {
             float g[1][V];
-            adamw_four(a, s, keep, at + lane * V, begin, end, wide, g[0]);
+            adamw_four<PARTS>(a, s, keep, at + lane * V, begin, end, wide, g[0]);
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }
@@ -222,14 +254,14 @@ __global__ void __launch_bounds__(BLOCK)
             float g[1][V] = {};
             if (wide && at >= begin && at + V <= end) {
                 if (!is_named(rows, at))
-                    adamw_four(a, s, keep, at, begin, end, true, g[0]);
+                    adamw_four<false>(a, s, keep, at, begin, end, true, g[0]);
             } else {
                 for (int j = 0; j < V; j++) {
                     uint64_t k = at + j;
                     float one[V];
                     if (k < begin || k >= end || is_named(rows, k))
                         continue;
-                    adamw_four(a, s, keep, at, k, k + 1, false, one);
+                    adamw_four<false>(a, s, keep, at, k, k + 1, false, one);
                     g[0][j] = one[j];
                 }
             }
@@ -274,7 +306,7 @@ __global__ void __launch_bounds__(THREADS)
         float keep = pieces.at[fg_find_piece(pieces, begin)].decay ? s.keep : 1.0f;
         for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += THREADS * V) {
             float g[1][V];
-            adamw_four(a, s, keep, at + lane * V, begin, end, wide, g[0]);
+            adamw_four<false>(a, s, keep, at + lane * V, begin, end, wide, g[0]);
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }
@@ -392,51 +424,67 @@ template <class T> static T *before(FgRtCx *cx, uint64_t offset, uint64_t first)
     return (T *)((uintptr_t)fg_cuda_at(cx, offset) - first * sizeof(T));
 }
 
+/* What an update works on: arrays of the elements `first` to first + elements of the slice. */
+typedef struct Update {
+    uint64_t grad, master, moment1, moment2, shard, norm, scalars;
+    uint64_t first, elements, grad_dt, dt, set;
+    uint32_t n_parts; /* of the gradient; 1: it is the sum */
+} Update;
+
 /* An update runs beside products, and both are slow where they share a multiprocessor: blocks of
  * small products wait until the last block of the update has gone. A large one therefore takes two
  * thirds of the multiprocessors for itself, one block each (shared memory that it does not use
  * keeps a second one away), which is enough for the memory's rate. */
-static void update(FgRtCx *cx, cudaStream_t stream, uint64_t grad, uint64_t master,
-                   uint64_t moment1, uint64_t moment2, uint64_t shard, uint64_t norm,
-                   uint64_t scalars, FgCudaSpan pieces, uint64_t first, uint64_t elements,
-                   uint64_t grad_dt, uint64_t dt, uint64_t set)
+template <bool NORM, bool PARTS, class G, class S>
+static void launch(FgRtCx *cx, cudaStream_t stream, const Update &u, const AdamWArrays<G, S> &a,
+                   FgCudaSpan pieces)
+{
+    const float *set = (const float *)fg_cuda_at(cx, u.scalars) + u.set * FG_RT_SET;
+    bool factored = cx->program->clip > 0 || cx->program->scales_loss;
+    bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
+                fg_aligned(a.shard) && a.part % 8 == 0;
+    unsigned long long *norm = NORM ? (unsigned long long *)fg_cuda_at(cx, u.norm) : NULL;
+    unsigned blocks = (unsigned)(cx->n_sm * 2 / 3);
+    size_t room = (size_t)cx->shared_bytes - 4096; /* the rest: the norm's limbs */
+    if (blocks > 0 && u.elements >= (uint64_t)blocks * MOST_THREADS * 16) {
+        auto *kernel = adamw_kernel<NORM, PARTS, G, S, MOST_THREADS>;
+        fg_cuda_check(
+            cx,
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room),
+            "cudaFuncSetAttribute");
+        kernel<<<blocks, MOST_THREADS, room, stream>>>(a, set, factored, norm, pieces, u.first,
+                                                       u.elements, wide);
+    } else {
+        adamw_kernel<NORM, PARTS, G, S, THREADS>
+            <<<fg_blocks(cx, u.elements, THREADS * 4, 16), THREADS, 0, stream>>>(
+                a, set, factored, norm, pieces, u.first, u.elements, wide);
+    }
+}
+
+template <bool PARTS>
+static void update(FgRtCx *cx, cudaStream_t stream, const Update &u, FgCudaSpan pieces)
 {
     if (pieces.n == 0)
         return;
-    if (master == FG_RT_NONE && dt != FG_RT_F32) {
+    if (u.master == FG_RT_NONE && u.dt != FG_RT_F32) {
         fg_cuda_raise(cx, "a shard that is not f32 has no master weights");
         return;
     }
-    const float *values = (const float *)fg_cuda_at(cx, scalars) + set * FG_RT_SET;
-    fg_with_floats(cx, grad_dt, dt, [&](auto g, auto s) {
+    fg_with_floats(cx, u.grad_dt, u.dt, [&](auto g, auto s) {
         typedef decltype(g) G;
         typedef decltype(s) S;
-        AdamWArrays<G, S> a = {before<const G>(cx, grad, first),
-                               before<float>(cx, master == FG_RT_NONE ? shard : master, first),
-                               before<float>(cx, moment1, first), before<float>(cx, moment2, first),
-                               master == FG_RT_NONE ? NULL : before<S>(cx, shard, first)};
-        bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
-                    fg_aligned(a.shard);
-        bool factored = cx->program->clip > 0 || cx->program->scales_loss;
-        unsigned long long *to =
-            norm == FG_RT_NONE ? NULL : (unsigned long long *)fg_cuda_at(cx, norm);
-        unsigned blocks = (unsigned)(cx->n_sm * 2 / 3);
-        size_t room = (size_t)cx->shared_bytes - 4096; /* the rest: the norm's limbs */
-        if (blocks > 0 && elements >= (uint64_t)blocks * MOST_THREADS * 16) {
-            auto *kernel = to ? adamw_kernel<true, G, S, MOST_THREADS>
-                              : adamw_kernel<false, G, S, MOST_THREADS>;
-            fg_cuda_check(cx,
-                          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               (int)room),
-                          "cudaFuncSetAttribute");
-            kernel<<<blocks, MOST_THREADS, room, stream>>>(a, values, factored, to, pieces, first,
-                                                           elements, wide);
-        } else {
-            auto *kernel =
-                to ? adamw_kernel<true, G, S, THREADS> : adamw_kernel<false, G, S, THREADS>;
-            kernel<<<fg_blocks(cx, elements, THREADS * 4, 16), THREADS, 0, stream>>>(
-                a, values, factored, to, pieces, first, elements, wide);
-        }
+        uint64_t weights = u.master == FG_RT_NONE ? u.shard : u.master;
+        AdamWArrays<G, S> a = {before<const G>(cx, u.grad, u.first),
+                               before<float>(cx, weights, u.first),
+                               before<float>(cx, u.moment1, u.first),
+                               before<float>(cx, u.moment2, u.first),
+                               u.master == FG_RT_NONE ? NULL : before<S>(cx, u.shard, u.first),
+                               u.elements,
+                               u.n_parts};
+        if (u.norm == FG_RT_NONE)
+            launch<false, PARTS>(cx, stream, u, a, pieces);
+        else
+            launch<true, PARTS>(cx, stream, u, a, pieces);
     });
     fg_launched(cx);
 }
@@ -447,8 +495,31 @@ void fg_cuda_adamw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad
                    uint64_t dt, uint64_t set)
 {
     (void)node;
-    update(cx, stream, grad, master, moment1, moment2, shard, norm, scalars,
-           fg_cuda_pieces(cx, bucket, elements), 0, elements, grad_dt, dt, set);
+    Update u = {grad, master,   moment1, moment2, shard, norm, scalars,
+                0,    elements, grad_dt, dt,      set,   1};
+    update<false>(cx, stream, u, fg_cuda_pieces(cx, bucket, elements));
+}
+
+/* Where no slice of a parameter is the rank's, the norm begins all the same. */
+void fg_cuda_adamw_parts(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t parts,
+                         uint64_t master, uint64_t moment1, uint64_t moment2, uint64_t shard,
+                         uint64_t norm, uint64_t scalars, uint64_t bucket, uint64_t elements,
+                         uint64_t part_dt, uint64_t dt, uint64_t adds)
+{
+    (void)node;
+    uint32_t n = cx->program->ranks;
+    FgCudaSpan pieces = fg_cuda_pieces(cx, bucket, elements);
+    Update u = {parts, master,   moment1, moment2, shard,         norm, scalars,
+                0,     elements, part_dt, dt,      FG_RT_CURRENT, n};
+    if (norm != FG_RT_NONE && !adds)
+        fg_cuda_check(
+            cx,
+            cudaMemsetAsync(fg_cuda_at(cx, norm), 0, FG_RT_NORM_LIMBS * sizeof(int64_t), stream),
+            "cudaMemsetAsync");
+    if (n > 1)
+        update<true>(cx, stream, u, pieces);
+    else
+        update<false>(cx, stream, u, pieces);
 }
 
 void fg_cuda_adamw_part(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad,
@@ -465,6 +536,7 @@ void fg_cuda_adamw_part(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
                       (unsigned long long)first, (unsigned long long)bucket);
         return;
     }
-    update(cx, stream, grad, master, moment1, moment2, shard, FG_RT_NONE, scalars,
-           fg_cuda_pieces(cx, bucket, slice), first, elements, grad_dt, dt, set);
+    Update u = {grad,  master,   moment1, moment2, shard, FG_RT_NONE, scalars,
+                first, elements, grad_dt, dt,      set,   1};
+    update<false>(cx, stream, u, fg_cuda_pieces(cx, bucket, slice));
 }

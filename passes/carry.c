@@ -7,6 +7,8 @@
  *        the last reductions and updates. Tried for the first one, two, four, ... buckets while
  *        that helps; right behind their updates, while the link of the gathers is idle, and as far
  *        ahead of the next step as they stand in the plan, which takes less memory.
+ * late   where rows that no token names are updated early: the update as one call, since an early
+ *        one slows the reductions that it runs beside.
  *
  * A change stays when the plan fits and is faster in simulation. */
 #include "passes/search.h"
@@ -95,7 +97,8 @@ static bool keep(FgSearch *s, FgEvaluation *best)
     return ok;
 }
 
-/* Lets the gathers of the first `most` buckets run round the period; returns of how many it does. */
+/* Lets the gathers of the first `most` buckets run round the period; returns of how many it does.
+ */
 static uint32_t set_round(const FgSearch *s, FgPlan *plan, uint32_t most, bool early)
 {
     bool micro_steps = s->graph->numerics.accumulate > 1;
@@ -132,10 +135,21 @@ static bool run_round(FgSearch *s, FgEvaluation *best)
     return true;
 }
 
+static bool update_late(FgSearch *s, FgEvaluation *best)
+{
+    FgPlan *plan = fg_plan_clone(best->plan, s->arena);
+    bool any = false, fits;
+    for (uint32_t i = 0; i < plan->buckets.len; i++) {
+        any |= plan->buckets.data[i].early;
+        plan->buckets.data[i].early = false;
+    }
+    return !any || try_plan(s, plan, best, &fits);
+}
+
 bool fg_search_carry(FgSearch *s, FgEvaluation *best)
 {
     const FgNumerics *numerics = &s->graph->numerics;
     if (numerics->accumulate > 1 && !keep(s, best))
         return false;
-    return fg_update_waits(numerics) || run_round(s, best);
+    return fg_update_waits(numerics) || (run_round(s, best) && update_late(s, best));
 }

@@ -301,6 +301,13 @@ static void reduce(FgCheckWalk *walk, const FgTraceNode *node)
     state->reductions++;
 }
 
+/* Does the node read the gradient that the bucket's slice holds? */
+static bool reads_gradient(const FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t grad = node->operands[0];
+    return grad != FG_NO_ID && walk->check->content[grad] == walk->buckets[node->bucket].gradient;
+}
+
 /* ---- norm, clipping, loss ---- */
 
 /* Does the node add to what the norm holds, instead of beginning it? */
@@ -318,8 +325,7 @@ static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTrace
     FgCheck *check = walk->check;
     FgCheckBucket *state = &walk->buckets[node->bucket];
     bool early = node->kind == FG_TRACE_ADAMW_ROWS && !node->named;
-    if (check->content[node->operands[0]] != state->gradient ||
-        !fg_check_complete(walk, node->bucket, early))
+    if (!reads_gradient(walk, node) || !fg_check_complete(walk, node->bucket, early))
         fg_check_fail(check, node, R_NORM,
                       "it counts the gradient of %s before the reductions of all micro-steps",
                       bucket->name);
@@ -434,11 +440,13 @@ static void check_gradient(FgCheckWalk *walk, const FgTraceNode *node, const FgT
 {
     FgCheck *check = walk->check;
     const FgCheckBucket *state = &walk->buckets[node->bucket];
-    if (check->content[node->operands[0]] != state->gradient)
+    if (!reads_gradient(walk, node))
         fg_check_fail(check, node, R_PARTIAL,
                       "it updates bucket %s from %s, which is not its "
                       "reduced gradient",
-                      bucket->name, fg_check_text(walk, node->operands[0]));
+                      bucket->name,
+                      node->operands[0] == FG_NO_ID ? "nothing"
+                                                    : fg_check_text(walk, node->operands[0]));
     else if (!is_complete(walk, node->bucket))
         fg_check_fail(check, node, R_PARTIAL, "it updates bucket %s with %s of a step",
                       bucket->name, parts_text(walk, node->bucket));

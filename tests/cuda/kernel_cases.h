@@ -16,6 +16,7 @@ std::string label(const char *call, uint64_t dt, std::initializer_list<uint64_t>
 void test_loss(Rig &r);
 void test_lookup(Rig &r);
 void test_lookup_rows(Rig &r);
+void test_row_set(Rig &r);
 void test_vocab(Rig &r);
 void test_vocab_loss(Rig &r);
 

@@ -651,6 +651,56 @@ static void test_adamw(Rig &r)
                         }
 }
 
+/* The rows that a set names, and all other elements: of a table whose rows lie aligned, on a rank
+ * that owns it or not, and of one that is cut inside a row. */
+static void test_adamw_rows(Rig &r)
+{
+    static const struct {
+        uint64_t bucket, table, hidden, vocab;
+    } tables[] = {{0, 0, 8, 125}, {1, 3, 7, 10000}};
+    for (uint64_t dt : FLOATS)
+        for (const auto &t : tables)
+            for (uint32_t rank : {0u, 1u})
+                for (uint64_t named : {0, 1})
+                    for (int zero = 0; zero < 2; zero++)
+                        for (int few = 0; few < 2; few++) {
+                            uint64_t n = buckets[t.bucket].elements / 2, f32 = FG_RT_F32;
+                            uint64_t words = (t.vocab + 31) / 32;
+                            r.adopt(update_program(0, 0), rank);
+                            r.begin();
+                            int all = r.cx.n_sm;
+                            r.cx.n_sm = few ? 3 : all;
+                            uint64_t g = zero ? NONE : r.normal(dt, n, 0.01);
+                            uint64_t m1 = r.normal(f32, n, 0.01), m2 = r.positive(f32, n);
+                            uint64_t shard = r.normal(dt, n), master = NONE;
+                            if (dt != FG_RT_F32) {
+                                master = r.normal(f32, n);
+                                r.changes(master, f32, n, SAME);
+                            }
+                            r.changes(m1, f32, n, SAME);
+                            r.changes(m2, f32, n, SAME);
+                            r.changes(shard, dt, n, SAME);
+                            uint64_t scalars = r.room(f32, FG_RT_SCALARS);
+                            const double values[] = {0,    1e-3, 0.9,  0.95, 1e-8, 0.1,
+                                                     0.19, 0.05, 17.0, 0.6,  1};
+                            for (uint64_t i = 0; i < 11; i++)
+                                r.set(scalars, f32, i, values[i]);
+                            uint64_t set = r.room(FG_RT_I32, words);
+                            for (uint64_t i = 0; i < words; i++)
+                                r.set(set, FG_RT_I32, i, i % 3 ? 1 << i % 20 : 0);
+                            uint64_t norm = r.room(FG_RT_I64, FG_RT_NORM_LIMBS);
+                            for (uint64_t i = 0; i < FG_RT_NORM_LIMBS; i++)
+                                r.set(norm, FG_RT_I64, i, 0);
+                            r.changes(norm, FG_RT_I64, FG_RT_NORM_LIMBS, LIMBS);
+                            CHECK(r,
+                                  label("adamw_rows", dt,
+                                        {t.hidden, rank, named, (uint64_t)zero, (uint64_t)few}),
+                                  adamw_rows, g, master, m1, m2, shard, norm, scalars, set,
+                                  t.bucket, t.table, t.hidden, t.vocab, words, n, dt, dt, named);
+                            r.cx.n_sm = all;
+                        }
+}
+
 /* The ranks' parts are summed on the way: as the host does, bit for bit. */
 static void test_adamw_parts(Rig &r)
 {
@@ -703,6 +753,7 @@ static void test_update(Rig &r)
         test_clip(r);
         test_adamw(r);
     }
+    test_adamw_rows(r);
     for (uint32_t ranks : {2, 3}) {
         r.adopt(update_program(0, 0, ranks), ranks - 1);
         test_adamw_parts(r);
@@ -718,15 +769,14 @@ int main()
     static const struct {
         const char *name;
         void (*run)(Rig &);
-    } tests[] = {{"unary", test_unary},     {"gated", test_gated},
-                 {"binary", test_binary},   {"storage", test_storage},
-                 {"shapes", test_shapes},   {"sums", test_sums},
-                 {"softmax", test_softmax}, {"norms", test_norms},
-                 {"rope", test_rope},       {"loss", test_loss},
-                 {"lookup", test_lookup},   {"lookup_rows", test_lookup_rows},
-                 {"vocab", test_vocab},     {"vocab_loss", test_vocab_loss},
-                 {"linear", test_linear},   {"matmul", test_matmul},
-                 {"choice", test_choice},   {"update", test_update}};
+    } tests[] = {
+        {"unary", test_unary},     {"gated", test_gated},   {"binary", test_binary},
+        {"storage", test_storage}, {"shapes", test_shapes}, {"sums", test_sums},
+        {"softmax", test_softmax}, {"norms", test_norms},   {"rope", test_rope},
+        {"loss", test_loss},       {"lookup", test_lookup}, {"lookup_rows", test_lookup_rows},
+        {"row_set", test_row_set}, {"vocab", test_vocab},   {"vocab_loss", test_vocab_loss},
+        {"linear", test_linear},   {"matmul", test_matmul}, {"choice", test_choice},
+        {"update", test_update}};
     for (const auto &test : tests) {
         int passed = r.passed, failed = r.failed;
         test.run(r);

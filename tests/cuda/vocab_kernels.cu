@@ -113,6 +113,18 @@ void test_lookup_rows(Rig &r)
                         }
 }
 
+void test_row_set(Rig &r)
+{
+    for (uint64_t tokens : {1, 77, 2500})
+        for (uint64_t vocab : {5, 301}) {
+            uint64_t words = (vocab + 31) / 32;
+            r.begin();
+            uint64_t id = r.ids(tokens, vocab), set = r.result(FG_RT_I32, words, SAME);
+            CHECK(r, label("row_set", FG_RT_I32, {tokens, vocab}), row_set, id, set, tokens, vocab,
+                  words);
+        }
+}
+
 /* ---- a sharded vocabulary ---- */
 
 /* Pieces of three ranks' tokens on a rank with all of its columns, and on one that lacks some or

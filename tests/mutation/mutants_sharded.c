@@ -79,7 +79,9 @@ static const FgRbBucket *table_of(const Cx *cx, const Line *line)
 {
     const FgRbTables *tables = &cx->program->tables;
     bool plain = is_work(line) && !line_is(line, "gather") && !line_is(line, "cast") &&
-                 !line_is(line, "adamw") && !line_is(line, "adamw_part") && !line_is(line, "fetch");
+                 !line_is(line, "adamw") && !line_is(line, "adamw_part") &&
+                 !line_is(line, "adamw_rows") && !line_is(line, "adamw_parts") &&
+                 !line_is(line, "fetch");
     for (uint32_t b = 0; plain && b < tables->buckets.len; b++) {
         const FgRbBucket *bucket = &tables->buckets.data[b];
         if (line_reads(line, bucket->shard,
@@ -95,8 +97,45 @@ void slice_stale(const Cx *cx)
     for (uint32_t i = 0; i < n_lines(cx); i++) {
         const FgRbBucket *bucket = table_of(cx, line_at(cx, i));
         for (uint32_t k = 0; bucket && k < n_lines(cx); k++)
-            if (line_is(line_at(cx, k), "adamw") && same_body(cx, i, k) &&
-                line_arg(line_at(cx, k), "shard") == bucket->shard)
+            if ((line_is(line_at(cx, k), "adamw") || line_is(line_at(cx, k), "adamw_rows")) &&
+                same_body(cx, i, k) && line_arg(line_at(cx, k), "shard") == bucket->shard)
                 try_move(cx, i, k, k > i);
+    }
+}
+
+/* ---- an update of the rows that tokens name, and of all others ---- */
+
+void drop_row_update(const Cx *cx)
+{
+    try_each(cx, "adamw_rows", false);
+    try_each(cx, "row_set", false);
+}
+
+void double_row_update(const Cx *cx)
+{
+    try_each(cx, "adamw_rows", true);
+}
+
+/* The other rows than those that are to be updated then. */
+void other_rows(const Cx *cx)
+{
+    for (uint32_t i = 0; i < n_lines(cx); i++)
+        if (line_is(line_at(cx, i), "adamw_rows"))
+            try_arg(cx, i, "named", 1 - line_arg(line_at(cx, i), "named"));
+}
+
+/* The named rows before their gradient is there; the others before the rest of it is. */
+void rows_too_early(const Cx *cx)
+{
+    for (uint32_t i = 0; i < n_lines(cx); i++) {
+        if (!line_is(line_at(cx, i), "adamw_rows"))
+            continue;
+        const char *part = line_arg(line_at(cx, i), "named") ? "lookup_dw" : "reduce_scatter";
+        for (uint32_t k = i; k-- > 0 && same_body(cx, i, k);)
+            if (line_is(line_at(cx, k), part) &&
+                line_arg(line_at(cx, k), "shard") == line_arg(line_at(cx, i), "grad")) {
+                try_move(cx, i, k, false);
+                break;
+            }
     }
 }

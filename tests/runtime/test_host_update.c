@@ -385,6 +385,68 @@ static void adamw_parts(int *failures)
                 adamw_parts_case(types[d], ranks, adds, failures);
 }
 
+static uint64_t bytes_of(uint64_t dt)
+{
+    return dt == FG_RT_F32 ? 4 : 2;
+}
+
+/* Two calls, of the rows that a set names and of all other elements, leave what one adamw does, bit
+ * by bit, and count the same; without a gradient as with zeros. The table of 5 rows of 3 begins
+ * before the slice, or ends inside it. */
+static void rows_case(uint64_t dt, uint64_t table, bool zero, int *failures)
+{
+    const int32_t ids[] = {3, 1, 3};
+    Array states[2][5], norms[2];
+    Rig rig = open_bucket(0);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 5; i++) /* gradient, moments, weights, shard */
+            states[k][i] = rig_values(&rig, i == 0 || i == 4 ? dt : FG_RT_F32, OWN, 1);
+    Array scalars = rig_values(&rig, FG_RT_F32, FG_RT_SCALARS, 1);
+    Array named = rig_values(&rig, FG_RT_I32, 3, 1), set = rig_values(&rig, FG_RT_I32, 1, 1);
+    for (int k = 0; k < 2; k++)
+        norms[k] = rig_values(&rig, FG_RT_I64, FG_RT_NORM_LIMBS, 1);
+    set_scalars(&rig, &scalars, FG_RT_CURRENT, 1);
+    memcpy(fg_rt_memory(rig.cx, named.at), ids, sizeof ids);
+    memset(fg_rt_memory(rig.cx, norms[0].at), 0, FG_RT_NORM_LIMBS * sizeof(int64_t));
+    memset(fg_rt_memory(rig.cx, norms[1].at), 0, FG_RT_NORM_LIMBS * sizeof(int64_t));
+    if (zero)
+        memset(fg_rt_memory(rig.cx, states[0][0].at), 0, OWN * bytes_of(dt));
+    for (int i = 0; i < 5; i++) {
+        uint64_t size = i == 0 || i == 4 ? bytes_of(dt) : 4;
+        if (i == 2) /* a second moment */
+            for (uint64_t e = 0; e < OWN; e++)
+                ((float *)fg_rt_memory(rig.cx, states[0][i].at))[e] = 0.5f;
+        memcpy(fg_rt_memory(rig.cx, states[1][i].at), fg_rt_memory(rig.cx, states[0][i].at),
+               OWN * size);
+    }
+    const Array *a = states[0], *b = states[1];
+    rig_begin(&rig);
+    fg_rt_adamw(rig.cx, 0, FG_COPY, a[0].at, a[3].at, a[1].at, a[2].at, a[4].at, norms[0].at,
+                scalars.at, 0, OWN, dt, dt, FG_RT_CURRENT);
+    fg_rt_row_set(rig.cx, 0, FG_COPY, named.at, set.at, 3, 5, 1);
+    for (uint64_t last = 0; last < 2; last++)
+        fg_rt_adamw_rows(rig.cx, 0, FG_COPY, zero && !last ? FG_RT_NONE : b[0].at, b[3].at, b[1].at,
+                         b[2].at, b[4].at, norms[1].at, scalars.at, set.at, 0, table, 3, 5, 1, OWN,
+                         dt, dt, last);
+    for (int i = 1; i < 5; i++)
+        CHECK(memcmp(fg_rt_memory(rig.cx, a[i].at), fg_rt_memory(rig.cx, b[i].at),
+                     OWN * (i == 4 ? bytes_of(dt) : 4)) == 0);
+    CHECK(*(int32_t *)fg_rt_memory(rig.cx, set.at) == 10);
+    CHECK(memcmp(fg_rt_memory(rig.cx, norms[0].at), fg_rt_memory(rig.cx, norms[1].at),
+                 FG_RT_NORM_LIMBS * sizeof(int64_t)) == 0);
+    rig_close(&rig);
+}
+
+static void adamw_of_rows(int *failures)
+{
+    const uint64_t types[] = {FG_RT_F32, FG_RT_BF16};
+    for (int d = 0; d < 2; d++)
+        for (uint64_t table = 0; table < ELEMENTS; table += 5) {
+            rows_case(types[d], table, false, failures);
+            rows_case(types[d], table, true, failures);
+        }
+}
+
 static void wrong_bucket(int *failures)
 {
     Rig rig = open_bucket(0);
@@ -399,5 +461,6 @@ UNIT_MAIN({"norm_does_not_depend_on_order", norm_does_not_depend_on_order},
           {"norm_is_exact", norm_is_exact},
           {"norm_of_what_is_not_finite", norm_of_what_is_not_finite}, {"grad_buffer", grad_buffer},
           {"norm_add", norm_add}, {"clip_factor", clip_factor}, {"adamw", adamw},
-          {"adamw_parts", adamw_parts}, {"scale_of_an_update", scale_of_an_update},
+          {"adamw_parts", adamw_parts}, {"adamw_of_rows", adamw_of_rows},
+          {"scale_of_an_update", scale_of_an_update},
           {"scale_of_an_overflow", scale_of_an_overflow}, {"wrong_bucket", wrong_bucket})

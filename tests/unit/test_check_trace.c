@@ -178,7 +178,7 @@ static const struct {
 static const FgModule *schedule(FgArena *arena, int *failures)
 {
     FgDiags *diags = fg_diags_new(arena);
-    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, 1.0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics numerics = {.clip = 1.0, .accumulate = 1};
     FgModelOptions options = {.numerics = numerics};
     FgMachine machine;
     FgCompiled compiled = {0};

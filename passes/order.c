@@ -98,7 +98,7 @@ static void plan_gather(Cx *cx, const FgNode *node, uint32_t n_compute)
     const FgPlanGather *g = &plan->gathers.data[cx->plan_first[b]];
     if (g->round && fg_is_carried(cx->m, node->results[0])) {
         first_use += cx->first_read[b] == FG_NO_ID ? 0 : cx->first_read[b];
-        floor = cx->updated[b];
+        floor = cx->updated[b] > floor ? cx->updated[b] : floor; /* frozen: behind its release */
     } else {
         g += cx->seen[b]++ + g->round;
     }

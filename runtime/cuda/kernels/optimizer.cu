@@ -201,10 +201,6 @@ template <int V> static __device__ __forceinline__ void fg_load(const Zero *, fl
     for (int j = 0; j < V; j++)
         out[j] = 0;
 }
-static __device__ __forceinline__ float fg_get(const Zero *)
-{
-    return 0;
-}
 
 typedef struct Rows {
     const uint32_t *set;
@@ -407,11 +403,11 @@ void fg_cuda_adamw_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
         u.wide = fg_aligned(w) && fg_aligned(m) && fg_aligned(v) && fg_aligned(copy) &&
                  fg_aligned(from) && (hidden | u.rows.shift) % 4 == 0;
         if (from) {
-            AdamWArrays<G, S> a = {from, w, m, v, copy};
+            AdamWArrays<G, S> a = {from, w, m, v, copy, 0, 1};
             update_rows(cx, stream, a, u, named != 0);
         } else {
             u.norm = NULL; /* zeros count nothing */
-            AdamWArrays<Zero, S> a = {NULL, w, m, v, copy};
+            AdamWArrays<Zero, S> a = {NULL, w, m, v, copy, 0, 1};
             update_rows(cx, stream, a, u, named != 0);
         }
     });

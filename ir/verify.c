@@ -128,15 +128,17 @@ static void verify_waits(FgVerifier *v, const FgNode *node)
     }
 }
 
-/* A communicator serves one stream: gathers have one, reductions the other. */
+/* A communicator serves one stream: gathers have one, gradients in parts, all others. */
 static void verify_communicators(FgVerifier *v)
 {
-    const FgNode *first[2] = {NULL, NULL};
+    const FgNode *first[3] = {NULL, NULL, NULL};
     for (uint32_t id = 0; id < v->m->nodes.len; id++) {
         const FgNode *node = &v->m->nodes.data[id];
         if (v->place[id] == 0 || !(fg_op_info(node->op)->flags & FG_OPF_COLLECTIVE))
             continue;
-        const FgNode **seen = &first[node->op != FG_OP_gather];
+        const FgNode **seen = &first[node->op == FG_OP_gather       ? 0
+                                     : node->op == FG_OP_all_to_all ? 1
+                                                                    : 2];
         if (!*seen)
             *seen = node;
         else if ((*seen)->stream != node->stream)

@@ -69,6 +69,14 @@ bool fg_bucket_in_parts(const FgModule *m, uint32_t bucket)
            (uint64_t)fg_type_elements(m->values.data[b->grad_shard].type) == b->elements;
 }
 
+uint32_t fg_count_parts(const FgModule *m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->buckets.len; i++)
+        n += fg_bucket_in_parts(m, i);
+    return n;
+}
+
 void fg_params_with_gradient(const FgModule *graph, bool *out)
 {
     for (uint32_t p = 0; p < graph->params.len; p++)

@@ -67,6 +67,7 @@ void fg_emit_cast_parts(FgModule *module, FgArena *scratch, FgBuilder *build, ui
 const char *fg_parts_refused(const FgModule *module, uint32_t bucket);
 /* The bucket's gradient state holds the parts of all ranks. */
 bool fg_bucket_in_parts(const FgModule *module, uint32_t bucket);
+uint32_t fg_count_parts(const FgModule *module); /* buckets of which that is so */
 
 /* Layout of a plan's bucket: element offset of each parameter (bucket_offset of the parameters is
  * not touched) and the padded total. A sharded parameter stands alone; its slices are whole rows.

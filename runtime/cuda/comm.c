@@ -41,6 +41,12 @@ static bool open_copying(FgRtGroup *group, const char *name, ncclComm_t *comm, n
     return !fg_cuda_failed(cx);
 }
 
+bool fg_cuda_parts_open(FgRtGroup *group)
+{
+    return !fg_cuda_fault(&group->cx, FG_FAULT_ALLOC, "a communicator of parts") &&
+           open_copying(group, "parts", &group->cx.parts, &group->parts_window);
+}
+
 bool fg_cuda_comm_open(FgRtGroup *group)
 {
     FgRtCx *cx = &group->cx;
@@ -59,10 +65,7 @@ bool fg_cuda_comm_open(FgRtGroup *group)
                  "ncclCommInitRankConfig");
     if (fg_cuda_failed(cx) || !open_copying(group, "gather", &cx->gather, &group->window))
         return false;
-    if (!has_parts(cx->program))
-        return true;
-    return !fg_cuda_fault(cx, FG_FAULT_ALLOC, "a communicator of parts") &&
-           open_copying(group, "parts", &cx->parts, &group->parts_window);
+    return !has_parts(cx->program) || fg_cuda_parts_open(group);
 }
 
 void fg_cuda_comm_close(FgRtGroup *group)

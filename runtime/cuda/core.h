@@ -101,6 +101,8 @@ void fg_cuda_use_device(const FgRtCx *cx);
 
 /* ---- comm.c ---- */
 bool fg_cuda_comm_open(FgRtGroup *group);
+/* The communicator of gradients in parts, where more than one rank has such. */
+bool fg_cuda_parts_open(FgRtGroup *group);
 void fg_cuda_comm_close(FgRtGroup *group);
 /* Makes every kind of connection that the bodies will use. */
 bool fg_cuda_comm_warm(FgRtGroup *group);

@@ -122,6 +122,21 @@ static void issue_reduce(FgProbeRig *rig, cudaStream_t stream, const void *what)
                            FG_RT_BF16, FG_RT_BF16, 0);
 }
 
+static void issue_parts(FgProbeRig *rig, cudaStream_t stream, const void *what)
+{
+    uint64_t elements = *(const uint64_t *)what;
+    fg_cuda_all_to_all(rig->cx, stream, 0, rig->at.reduce_whole, rig->at.parts, elements,
+                       FG_RT_BF16);
+}
+
+bool fg_probe_parts(FgProbeRig *rig, uint64_t bytes, uint32_t times, FgProbeWork *out)
+{
+    uint64_t elements = shared_elements(rig, bytes);
+    *out = (FgProbeWork){
+        .name = "parts", .stream = FG_REDUCE, .amount = 2.0 * (double)elements * times};
+    return fg_probe_capture(rig, out, issue_parts, &elements, times);
+}
+
 bool fg_probe_gather(FgProbeRig *rig, uint64_t bytes, uint32_t times, FgProbeWork *out)
 {
     uint64_t elements = shared_elements(rig, bytes);

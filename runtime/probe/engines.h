@@ -21,6 +21,8 @@ bool fg_probe_attention(FgProbeRig *rig, const FgProbeAttention *shape, FgProbeW
 /* amount: bytes of the whole buffer, in bf16; less where the ranks do not divide them. */
 bool fg_probe_gather(FgProbeRig *rig, uint64_t bytes, uint32_t times, FgProbeWork *out);
 bool fg_probe_reduce(FgProbeRig *rig, uint64_t bytes, uint32_t times, FgProbeWork *out);
+/* The same in parts, with more than one rank, after fg_cuda_parts_open. */
+bool fg_probe_parts(FgProbeRig *rig, uint64_t bytes, uint32_t times, FgProbeWork *out);
 /* AdamW over FG_PROBE_SLICE elements; amount: bytes read and written. */
 bool fg_probe_update(FgProbeRig *rig, uint32_t times, FgProbeWork *out);
 /* Copies to or from pinned host memory, at most FG_PROBE_COPY bytes. */

@@ -98,8 +98,12 @@ static void put_beside(FILE *out, const double *beside)
 #undef FG_PROBE_ONE
     };
     fputs(" \"beside\": {", out);
-    for (uint32_t i = 0; i < FG_PROBE_N_BESIDE; i++)
-        fprintf(out, "%s\"%s\": %.3f", i == 0 ? "" : i % 4 ? ", " : ",\n   ", keys[i], beside[i]);
+    for (uint32_t i = 0, n = 0; i < FG_PROBE_N_BESIDE; i++) {
+        if (!(beside[i] > 0))
+            continue;
+        fprintf(out, "%s\"%s\": %.3f", n == 0 ? "" : n % 4 ? ", " : ",\n   ", keys[i], beside[i]);
+        n++;
+    }
     fputs("}}\n", out);
 }
 
@@ -127,5 +131,9 @@ void fg_probe_write(FILE *out, const FgProbeFigures *f)
     put_curve(out, "fetch", "rates", &f->fetch, 1);
     put_curve(out, "gather", "bus_rates", &f->gather, part);
     put_curve(out, "reduce", "bus_rates", &f->reduce, part);
+    if (f->all_to_all.n) {
+        put_curve(out, "all_to_all", "bus_rates", &f->all_to_all, part);
+        fprintf(out, " \"reserved_parts\": %" PRIu64 ",\n", f->reserved_parts);
+    }
     put_beside(out, f->beside);
 }

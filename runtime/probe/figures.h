@@ -28,7 +28,13 @@
     X(link_host)                                                                                   \
     X(host_link)                                                                                   \
     X(stash_fetch)                                                                                 \
-    X(fetch_stash)
+    X(fetch_stash)                                                                                 \
+    X(compute_parts)                                                                               \
+    X(parts_compute)                                                                               \
+    X(update_parts)                                                                                \
+    X(parts_update)                                                                                \
+    X(gather_parts)                                                                                \
+    X(parts_gather)
 
 typedef enum FgProbeBeside {
 #define FG_PROBE_ONE(key) FG_PROBE_##key,
@@ -52,13 +58,15 @@ typedef struct FgProbeFigures {
     const char *name;
     uint32_t ranks;
     uint64_t memory, reserved, workspace, host_memory; /* host_memory of the node */
+    uint64_t reserved_parts;                           /* with the curve below */
     double matmul_f32, matmul_bf16, matmul_f16, vector, memory_rate, launch;
     struct {
         double dim, forward, backward;
     } attention[FG_PROBE_HEADS];
     uint32_t n_attention;
     FgProbeCurve gather, reduce, stash, fetch; /* gather and reduce: bytes of whole buffers */
-    double beside[FG_PROBE_N_BESIDE];          /* over 0, at most 1 */
+    FgProbeCurve all_to_all;                   /* the same; empty: not measured */
+    double beside[FG_PROBE_N_BESIDE];          /* over 0, at most 1; 0: not measured */
 } FgProbeFigures;
 
 /* When an engine's equal items ended, one after the other, from some common moment on. */

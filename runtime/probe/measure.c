@@ -1,7 +1,8 @@
 /* First each engine alone: products long enough for the clocks to settle, then memory, curves of
  * collectives and host copies. Then engines side by side, as pairs, and as the triples that a step
- * has, which are printed beside what the pairs' factors make of them. Last what the process takes
- * of the device, everything loaded. */
+ * has, which are printed beside what the pairs' factors make of them. Then what the process takes
+ * of the device, everything loaded. Last, with more than one rank, gradients in parts: their
+ * communicator is opened for that, and what it takes is told apart. */
 #include "runtime/probe/measure.h"
 
 #include "runtime/probe/engines.h"
@@ -130,7 +131,8 @@ static bool measure_curve(FgProbeRig *rig, Maker *make, uint64_t first, uint64_t
                           FgProbeCurve *out)
 {
     double part = rig->cx->ranks > 1 ? 1 - 1.0 / rig->cx->ranks : 0.5;
-    bool link = make == fg_probe_gather || make == fg_probe_reduce, ok = true;
+    bool link = make == fg_probe_gather || make == fg_probe_reduce || make == fg_probe_parts,
+         ok = true;
     for (uint64_t bytes = first; ok && bytes <= last && out->n < FG_PROBE_POINTS; bytes *= 4) {
         uint32_t times = bytes <= 16 * MIB ? 16 : bytes <= 256 * MIB ? 4 : 2;
         FgProbeWork work;
@@ -150,13 +152,15 @@ static bool measure_curve(FgProbeRig *rig, Maker *make, uint64_t first, uint64_t
 
 /* ---- engines side by side ---- */
 
-enum { COMPUTE, GATHER, REDUCE, UPDATE, STASH, FETCH, NARROW, N_ENGINES };
+enum { COMPUTE, GATHER, REDUCE, UPDATE, STASH, FETCH, NARROW, PARTS, N_ENGINES };
 
 typedef struct Engines {
-    FgProbeWork works[N_ENGINES];
+    FgProbeWork works[N_ENGINES]; /* those without a graph are not measured */
     double alone[N_ENGINES];
     double speed[N_ENGINES][N_ENGINES]; /* of one beside another; 0: not measured */
 } Engines;
+
+enum { BUCKET_MIB = 128, COPY_MIB = 64 };
 
 static bool engines_open(FgProbeRig *rig, Engines *e)
 {
@@ -165,7 +169,7 @@ static bool engines_open(FgProbeRig *rig, Engines *e)
         layer.dt = small.dt = FG_RT_F16;
     layer.name = "compute";
     small.name = "narrow"; /* products of few tokens, which want memory too */
-    const uint64_t bucket = 128 * MIB, copy = 64 * MIB;
+    const uint64_t bucket = BUCKET_MIB * MIB, copy = COPY_MIB * MIB;
     return fg_probe_layer(rig, &layer, 1, &e->works[COMPUTE]) &&
            fg_probe_gather(rig, bucket, 8, &e->works[GATHER]) &&
            fg_probe_reduce(rig, bucket, 8, &e->works[REDUCE]) &&
@@ -175,12 +179,27 @@ static bool engines_open(FgProbeRig *rig, Engines *e)
            fg_probe_layer(rig, &small, 16, &e->works[NARROW]);
 }
 
+/* Those that gradients in parts meet. */
+static bool engines_open_parts(FgProbeRig *rig, Engines *e)
+{
+    FgProbeLayer layer = rig->cx->sm >= 80 ? large : wide;
+    if (rig->cx->sm < 80)
+        layer.dt = FG_RT_F16;
+    layer.name = "compute";
+    return fg_probe_layer(rig, &layer, 1, &e->works[COMPUTE]) &&
+           fg_probe_gather(rig, BUCKET_MIB * MIB, 8, &e->works[GATHER]) &&
+           fg_probe_update(rig, 16, &e->works[UPDATE]) &&
+           fg_probe_parts(rig, BUCKET_MIB * MIB, 8, &e->works[PARTS]);
+}
+
 /* Alone, by the same way of measuring as beside others. */
 static bool engines_alone(FgProbeRig *rig, Engines *e)
 {
     for (uint32_t i = 0; i < N_ENGINES; i++) {
         FgProbeWork *work = &e->works[i];
         double goal = i == COMPUTE ? settle_s : pair_s;
+        if (!work->exec)
+            continue;
         if (!fg_probe_time(rig, work, pair_s / 4) ||
             !fg_probe_together(rig, &work, 1, goal, &e->alone[i]))
             return false;
@@ -244,6 +263,20 @@ static bool engines_together(FgProbeRig *rig, Engines *e)
     return true;
 }
 
+static bool parts_together(FgProbeRig *rig, Engines *e)
+{
+    static const struct {
+        uint32_t n, set[FG_PROBE_MOST_WORKS];
+    } sets[] = {{2, {COMPUTE, PARTS}},         {2, {UPDATE, PARTS}},
+                {2, {GATHER, PARTS}},          {2, {COMPUTE, GATHER}},
+                {2, {COMPUTE, UPDATE}},        {2, {GATHER, UPDATE}},
+                {3, {COMPUTE, GATHER, PARTS}}, {4, {COMPUTE, GATHER, UPDATE, PARTS}}};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (!measure_set(rig, e, sets[i].set, sets[i].n))
+            return false;
+    return true;
+}
+
 static double mean2(double a, double b)
 {
     return (a + b) / 2;
@@ -274,15 +307,30 @@ static void put_beside(const Engines *e, double *out)
     out[FG_PROBE_fetch_stash] = s[FETCH][STASH];
 }
 
-static bool measure_beside(FgProbeRig *rig, FgProbeFigures *out)
+static void put_beside_parts(const Engines *e, double *out)
+{
+    const double(*s)[N_ENGINES] = e->speed;
+    out[FG_PROBE_compute_parts] = s[COMPUTE][PARTS];
+    out[FG_PROBE_parts_compute] = s[PARTS][COMPUTE];
+    out[FG_PROBE_update_parts] = s[UPDATE][PARTS];
+    out[FG_PROBE_parts_update] = s[PARTS][UPDATE];
+    out[FG_PROBE_gather_parts] = s[GATHER][PARTS];
+    out[FG_PROBE_parts_gather] = s[PARTS][GATHER];
+}
+
+/* All engines but gradients in parts, or these with those that they meet. */
+static bool measure_beside(FgProbeRig *rig, bool parts, FgProbeFigures *out)
 {
     Engines *e = calloc(1, sizeof *e);
     if (!e) {
         fg_cuda_raise(rig->cx, "out of memory for engines");
         return false;
     }
-    bool ok = engines_open(rig, e) && engines_alone(rig, e) && engines_together(rig, e);
-    if (ok)
+    bool ok = parts ? engines_open_parts(rig, e) : engines_open(rig, e);
+    ok = ok && engines_alone(rig, e) && (parts ? parts_together(rig, e) : engines_together(rig, e));
+    if (ok && parts)
+        put_beside_parts(e, out->beside);
+    else if (ok)
         put_beside(e, out->beside);
     for (uint32_t i = 0; i < N_ENGINES; i++)
         fg_probe_work_free(&e->works[i]);
@@ -312,21 +360,28 @@ static uint64_t host_memory_left(void)
     return left;
 }
 
-/* In whole MiB; the largest of the ranks. */
-static bool measure_taken(FgProbeRig *rig, FgProbeFigures *out)
+/* What the process takes beside its allocation, in whole MiB; the largest of the ranks. */
+static bool taken_beside(FgProbeRig *rig, uint64_t *out)
 {
     double beside[FG_PROBE_AGREE] = {0}, most = 0;
     FgRtCx *cx = rig->cx;
     uint64_t used = fg_cuda_memory_used(rig->group), own = rig->group->bytes;
-    uint32_t slot = cx->rank % FG_PROBE_AGREE;
-    size_t left = 0, all = 0;
-    beside[slot] = used > own ? (double)(used - own) : 0;
+    beside[cx->rank % FG_PROBE_AGREE] = used > own ? (double)(used - own) : 0;
     if (!fg_probe_mean(rig, beside, FG_PROBE_AGREE))
         return false;
     for (uint32_t i = 0; i < FG_PROBE_AGREE; i++)
         most = beside[i] * cx->ranks > most ? beside[i] * cx->ranks : most;
+    *out = ((uint64_t)most + MIB - 1) / MIB * MIB;
+    return true;
+}
+
+static bool measure_taken(FgProbeRig *rig, FgProbeFigures *out)
+{
+    FgRtCx *cx = rig->cx;
+    size_t left = 0, all = 0;
+    if (!taken_beside(rig, &out->reserved))
+        return false;
     fg_cuda_check(cx, cudaMemGetInfo(&left, &all), "cudaMemGetInfo");
-    out->reserved = ((uint64_t)most + MIB - 1) / MIB * MIB;
     out->memory = all / MIB * MIB;
     out->workspace = rig->cx->sm >= 80 ? 144 * MIB : 32 * MIB;
     out->host_memory = host_memory_left() / 4 * 3 / MIB * MIB;
@@ -337,6 +392,23 @@ static bool measure_taken(FgProbeRig *rig, FgProbeFigures *out)
     return !fg_cuda_failed(cx);
 }
 
+/* ---- gradients in parts ---- */
+
+static bool measure_parts(FgProbeRig *rig, FgProbeFigures *out)
+{
+    uint64_t with;
+    if (rig->cx->ranks == 1)
+        return true;
+    if (!fg_cuda_parts_open(rig->group) ||
+        !measure_curve(rig, fg_probe_parts, MIB / 16, FG_PROBE_LARGEST, &out->all_to_all) ||
+        !measure_beside(rig, true, out) || !taken_beside(rig, &with))
+        return false;
+    out->reserved_parts = with > out->reserved ? with - out->reserved : 0;
+    fg_probe_say(rig, "memory   taken for gradients in parts %" PRIu64 " MiB",
+                 out->reserved_parts / MIB);
+    return true;
+}
+
 bool fg_probe_measure(FgProbeRig *rig, FgProbeFigures *out)
 {
     const uint64_t least = MIB / 16;
@@ -345,5 +417,5 @@ bool fg_probe_measure(FgProbeRig *rig, FgProbeFigures *out)
            measure_curve(rig, fg_probe_reduce, least, FG_PROBE_LARGEST, &out->reduce) &&
            measure_curve(rig, fg_probe_stash, least, FG_PROBE_COPY, &out->stash) &&
            measure_curve(rig, fg_probe_fetch, least, FG_PROBE_COPY, &out->fetch) &&
-           measure_beside(rig, out) && measure_taken(rig, out);
+           measure_beside(rig, false, out) && measure_taken(rig, out) && measure_parts(rig, out);
 }

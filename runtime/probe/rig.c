@@ -62,6 +62,7 @@ static void lay_out(FgProbeRig *rig, uint32_t ranks)
     p->gather_whole = take(&end, FG_PROBE_LARGEST);
     p->reduce_shard = take(&end, share);
     p->reduce_whole = take(&end, FG_PROBE_LARGEST);
+    p->parts = take(&end, ranks > 1 ? FG_PROBE_LARGEST : 0);
     p->grad = take(&end, 2 * FG_PROBE_SLICE);
     p->master = take(&end, 4 * FG_PROBE_SLICE);
     p->moment1 = take(&end, 4 * FG_PROBE_SLICE);

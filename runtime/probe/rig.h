@@ -19,6 +19,7 @@ typedef struct FgProbePlaces {
     uint64_t workspace, workspace_bytes;            /* of library calls */
     uint64_t gather_shard, gather_whole;            /* up to FG_PROBE_LARGEST gathered */
     uint64_t reduce_shard, reduce_whole;            /* up to FG_PROBE_LARGEST reduced */
+    uint64_t parts;                                 /* of reduce_whole, where it is not summed */
     uint64_t grad, master, moment1, moment2, shard; /* of FG_PROBE_SLICE elements, to be updated */
     uint64_t stashed, fetched;                      /* FG_PROBE_COPY bytes each */
     uint64_t host_stashed, host_fetched;            /* the same in host memory */

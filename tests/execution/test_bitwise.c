@@ -434,14 +434,6 @@ static void recompute_agrees(int *failures)
     }
 }
 
-static uint32_t count_parts(const FgModule *m)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < m->buckets.len; i++)
-        n += fg_bucket_in_parts(m, i);
-    return n;
-}
-
 /* Gradients that their updates add up have the bits of those that reductions do: the order is that
  * of the ranks, and a sum is rounded once. */
 static void parts_agree(int *failures)
@@ -465,7 +457,7 @@ static void parts_agree(int *failures)
             say_errors(&s);
             return;
         }
-        CHECK(count_parts(sums.module) == 0 && count_parts(parts.module) > 0);
+        CHECK(fg_count_parts(sums.module) == 0 && fg_count_parts(parts.module) > 0);
         Outcome a = run(&s, &sums, "sums", false), b = run(&s, &parts, "parts", true);
         CHECK(a.ok && b.ok && isfinite(a.loss));
         CHECK_EQ_U64(a.hash, b.hash);

@@ -63,11 +63,12 @@ def scaled(p):
 
 
 def custom(p):
-    """Custom functions, called with a stream, captured and launched; their kernels are the host twins."""
+    """Custom functions, called with a stream, captured and launched; their kernels are the host twins. Gradients come in parts, by a communicator of their own."""
     tools, model = p.tools, p.tools.example("custom-activation.json")
     host, cuda, runs = tools.path("custom", "host"), tools.path("custom", "cuda"), []
-    tools.call(tools.foregather, "compile", model, "--ranks", 2, "-o", host)
-    pretend_program(tools, model, ("--ranks", 2), cuda, sources=(tools.example("custom-activation.c"),))
+    said = tools.call(tools.foregather, "compile", model, "--ranks", 2, "--reduce", "parts", "-o", host).stdout
+    require("come in parts, which updates add up" in said, said)
+    pretend_program(tools, model, ("--ranks", 2, "--reduce", "parts"), cuda, sources=(tools.example("custom-activation.c"),))
     for program, options in ((host, ()), (cuda, ("--local-ranks", 2))):
         log = program + ".jsonl"
         tools.call(*p.command(program, "--steps", 3, "--log", log, *options))

@@ -85,6 +85,11 @@ void gather_other(const Cx *cx)
                 try_arg(cx, i, "shard", tables->buckets.data[b].shard);
 }
 
+static bool is_update(const Line *line)
+{
+    return line_is(line, "adamw") || line_is(line, "adamw_parts");
+}
+
 /* A gather before the update of its slice, which stood before it: stale weights. */
 void gather_stale(const Cx *cx)
 {
@@ -93,8 +98,7 @@ void gather_stale(const Cx *cx)
             continue;
         for (uint32_t k = i; k-- > 0;) {
             const Line *line = line_at(cx, k);
-            if (line_is(line, "adamw") &&
-                line_arg(line, "shard") == line_arg(line_at(cx, i), "shard")) {
+            if (is_update(line) && line_arg(line, "shard") == line_arg(line_at(cx, i), "shard")) {
                 if (same_body(cx, i, k))
                     try_move(cx, i, k, false);
                 break;
@@ -108,17 +112,19 @@ void gather_stale(const Cx *cx)
 void drop_reduce(const Cx *cx)
 {
     try_each(cx, "reduce_scatter", false);
+    try_each(cx, "all_to_all", false);
 }
 
 void double_reduce(const Cx *cx)
 {
     try_each(cx, "reduce_scatter", true);
+    try_each(cx, "all_to_all", true);
 }
 
 void reduce_early(const Cx *cx)
 {
     for (uint32_t i = 0; i < n_lines(cx); i++) {
-        if (!line_is(line_at(cx, i), "reduce_scatter"))
+        if (!line_is(line_at(cx, i), "reduce_scatter") && !line_is(line_at(cx, i), "all_to_all"))
             continue;
         for (uint32_t k = i; k-- > 0;) {
             if (line_writes(line_at(cx, k), line_arg(line_at(cx, i), "whole"),
@@ -130,14 +136,34 @@ void reduce_early(const Cx *cx)
     }
 }
 
+/* The sum of a slice where its update wants the parts of all ranks. */
+void sum_parts(const Cx *cx)
+{
+    for (uint32_t i = 0; i < n_lines(cx); i++) {
+        if (!line_is(line_at(cx, i), "all_to_all"))
+            continue;
+        const Line *line = line_at(cx, i);
+        const char *text = fg_arena_printf(
+            cx->arena,
+            "    fg_rt_reduce_scatter(cx, %llu, FG_REDUCE, %llu, %llu, %llu, %llu, %llu, 0);",
+            (unsigned long long)line_arg(line, "node"), (unsigned long long)line_arg(line, "whole"),
+            (unsigned long long)line_arg(line, "parts"),
+            (unsigned long long)line_arg(line, "elements"),
+            (unsigned long long)line_arg(line, "wire"), (unsigned long long)line_arg(line, "wire"));
+        try_edit(cx, i, text);
+    }
+}
+
 void drop_update(const Cx *cx)
 {
     try_each(cx, "adamw", false);
+    try_each(cx, "adamw_parts", false);
 }
 
 void double_update(const Cx *cx)
 {
     try_each(cx, "adamw", true);
+    try_each(cx, "adamw_parts", true);
 }
 
 void other_bucket(const Cx *cx)

@@ -9,10 +9,10 @@
 static bool is_plain(const Line *line)
 {
     static const char *const special[] = {
-        "gather",      "release",     "reduce_scatter", "lookup_dw",  "exchange",
-        "adamw",       "adamw_part",  "stash",          "fetch",      "collect",
-        "return_rows", "lookup_rows", "vocab_stats",    "vocab_loss", "vocab_dlogits",
-        "vocab_dx",    "vocab_dw",    "vocab_db",       "adamw_rows", "row_set"};
+        "gather",      "release",    "reduce_scatter", "lookup_dw",  "exchange",    "adamw",
+        "adamw_part",  "stash",      "fetch",          "collect",    "return_rows", "lookup_rows",
+        "vocab_stats", "vocab_loss", "vocab_dlogits",  "vocab_dx",   "vocab_dw",    "vocab_db",
+        "adamw_rows",  "row_set",    "all_to_all",     "adamw_parts"};
     for (uint32_t i = 0; i < sizeof special / sizeof *special; i++)
         if (line_is(line, special[i]))
             return false;
@@ -70,8 +70,11 @@ void flip_accumulate(const Cx *cx)
 {
     for (uint32_t i = 0; i < n_lines(cx); i++) {
         uint64_t flag = line_arg(line_at(cx, i), "accumulate");
+        uint64_t adds = line_arg(line_at(cx, i), "adds");
         if (flag <= 1)
             try_arg(cx, i, "accumulate", 1 - flag);
+        if (adds <= 1)
+            try_arg(cx, i, "adds", 1 - adds);
     }
 }
 
@@ -143,7 +146,7 @@ void change_size(const Cx *cx)
 /* Elements of another size. */
 void change_dtype(const Cx *cx)
 {
-    static const char *const names[] = {"dt", "wire", "from", "to", "grad_dt"};
+    static const char *const names[] = {"dt", "wire", "from", "to", "grad_dt", "part_dt"};
     for (uint32_t i = 0; i < n_lines(cx); i++)
         for (uint32_t k = 0; is_work(line_at(cx, i)) && k < sizeof names / sizeof *names; k++) {
             uint64_t value = line_arg(line_at(cx, i), names[k]);

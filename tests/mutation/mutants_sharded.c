@@ -80,7 +80,8 @@ static const FgRbBucket *table_of(const Cx *cx, const Line *line)
     const FgRbTables *tables = &cx->program->tables;
     bool plain = is_work(line) && !line_is(line, "gather") && !line_is(line, "cast") &&
                  !line_is(line, "adamw") && !line_is(line, "adamw_part") &&
-                 !line_is(line, "adamw_rows") && !line_is(line, "fetch");
+                 !line_is(line, "adamw_rows") && !line_is(line, "adamw_parts") &&
+                 !line_is(line, "fetch");
     for (uint32_t b = 0; plain && b < tables->buckets.len; b++) {
         const FgRbBucket *bucket = &tables->buckets.data[b];
         if (line_reads(line, bucket->shard,

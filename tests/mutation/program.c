@@ -43,6 +43,7 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
         .numerics = numerics, .read_signature = read_signature, .signature_user = include};
     FgCompileOptions how = {.schedule = v->schedule,
                             .recompute = v->recompute,
+                            .reduce = v->reduce,
                             .memory_bytes = UINT64_MAX,
                             .offload = v->offload};
     if (!fg_machine_load(arena, diags, v->machine ? v->machine : "host", &machine))

@@ -16,6 +16,7 @@ typedef struct Variant {
     int64_t accumulate; /* 0 is 1 */
     FgRecompute recompute;
     uint32_t offload; /* FgOffload */
+    FgReduceForm reduce;
     FgVocab vocab;
     int64_t chunk;   /* tokens of a head at a time, or that travel at a time where it is sharded */
     uint32_t sample; /* at most so many mutants of a kind in the suite */

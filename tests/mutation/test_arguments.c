@@ -137,6 +137,14 @@ static unsigned long long gathered(const Program *program)
     return at;
 }
 
+static unsigned long long embedded(const Program *program)
+{
+    for (uint32_t i = 0; i < program->lines.len; i++)
+        if (line_is(&program->lines.data[i], "embedding"))
+            return line_arg(&program->lines.data[i], "y");
+    return 0;
+}
+
 static void lines_are_checked(int *failures)
 {
     FgArena *arena = fg_arena_new();
@@ -155,6 +163,11 @@ static void lines_are_checked(int *failures)
     more = spliced(arena, text, place(text, "fg_rt_cast(", 3), 0, "2 + ");
     more = spliced(arena, more, place(more, "fg_rt_cast(", 5), 0, INSTEAD("64"));
     refused(&program, more, NULL, "is no part of", failures);
+    /* Tokens where the result goes, and that for the first time. */
+    refused(&program,
+            spliced(arena, text, place(text, "fg_rt_embedding(", 3), 0,
+                    fg_arena_printf(arena, INSTEAD("%llu"), embedded(&program))),
+            NULL, "bytes that nothing has written", failures);
     /* A release before anything reads the copy, and one of a state. */
     refused(&program,
             before(arena, text, "    fg_rt_embedding(", line_of(arena, text, "    fg_rt_release("),
@@ -192,10 +205,12 @@ static void lines_are_checked(int *failures)
                    "static void nothing(FgRtCx *cx)\n{\n}\n\n", failures),
             NULL, "an empty function", failures);
     /* Weights that are made twice, and a wait more: well formed, but not the plan's. */
-    refused(
-        &program,
-        before(arena, text, "    fg_rt_cast(", line_of(arena, text, "    fg_rt_cast("), failures),
-        program.plan, "the plan", failures);
+    const char *end = strstr(text, "}\n\nstatic void body_init"), *last = end - 1;
+    while (last > text && last[-1] != '\n')
+        last--;
+    refused(&program,
+            spliced(arena, text, end, 0, fg_arena_printf(arena, "%.*s", (int)(end - last), last)),
+            program.plan, "calls, the plan", failures);
     unsigned long long events = program.tables.n_events;
     more = before(arena, text, "    fg_rt_wait(cx, FG_COMPUTE, ",
                   fg_arena_printf(arena,

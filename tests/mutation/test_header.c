@@ -28,6 +28,8 @@ static const Case annotated[] = {
     {ANNOTATED("write(whole, bytes*ranks) comm(gather)"), "it gathers no bucket", false},
     {ANNOTATED("read(shard, bytes) write(whole, bytes*ranks+2) comm(gather)"),
      "it makes a copy of 49154 bytes of bucket embed.weight", false},
+    {" atmost(set, 1)", "", "fg_rt_adamw(", ", 1);", ", 2);", "there is no set 2 of scalars",
+     false},
     {ANNOTATED("read(shard, 1x)"), "a number is malformed", false},
     {ANNOTATED("read(shard, size(bytes))"), "argument 'bytes' is no dtype", false},
     {ANNOTATED("read(shard, ((((((((((((((((((((((((1)))))))))))))))))))))))))"),

@@ -69,7 +69,7 @@ static const Edit edits[] = {
     {"    .params = params,\n", "", "'params' names no table of the file", false},
     {".dims = dims", ".tied = 0, .dims = 0", "dims", false},
     {".inputs = inputs", ".inputs = (const FgRtInput *)0", "neither a constant", false},
-    {".abi = 4", ".abi = 3", "written for another runtime interface", false},
+    {".abi = ", ".abi = 1 + ", "written for another runtime interface", false},
     {".reserved_bytes = 0", ".reserved_bytes = 0, .host_state_bytes = 16",
      "exceed the host memory offered", false},
     {".ranks = 2", ".ranks = 0", "ranks and micro-steps must be 1 or more", false},

@@ -58,9 +58,9 @@ typedef struct Run {
     FgRtBody *body;
 } Run;
 
-static void *run_rank(void *run_)
+static void *run_rank(void *context)
 {
-    const Run *run = run_;
+    const Run *run = context;
     fg_rt_run_body(run->cx, run->body);
     return NULL;
 }
@@ -126,8 +126,11 @@ static Array reserve(Rig *rig, uint64_t dt, uint64_t n)
         printf("the rig has too little memory\n");
         abort(); /* a mistake in the test, nothing to count */
     }
-    rig->kept = realloc(rig->kept, (rig->n_kept + 1) * sizeof *rig->kept);
-    rig->kept[rig->n_kept++] = array.v;
+    double **kept = realloc(rig->kept, (rig->n_kept + 1) * sizeof *kept);
+    if (!kept)
+        abort();
+    rig->kept = kept;
+    kept[rig->n_kept++] = array.v;
     return array;
 }
 

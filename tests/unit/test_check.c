@@ -310,6 +310,59 @@ REJECTS(micro_step_lost, accumulated,
         "it overwrites the reduced gradient of b that no update has used",
         "reduce_scatter %B.12 {accumulate = true}", "reduce_scatter %B.12")
 
+/* ---- gradients in parts ---- */
+/* `plain` with the parts of both ranks where the sum was, and an update that begins the norm. */
+static const char *in_parts(FgArena *arena, int *failures)
+{
+    static const char *const edits[] = {
+        "arena(4640)",
+        "arena(5152)",
+        "%g.3 : f32[128]",
+        "%g.3 : f32[256]",
+        "reduce_scatter %B.14",
+        "all_to_all %B.14",
+        "  #11 %norm.5 = norm_add %g.3 bucket(0) phase(update) stream(reduce)\n",
+        "",
+        "%s.0, _ = adamw %g.3, %scalars.4 bucket(0)",
+        "%s.0, %norm.5 = adamw_parts %g.3, %scalars.4 {adds = false} bucket(0)"};
+    const char *text = plain;
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i += 2)
+        text = edited(arena, text, edits[i], edits[i + 1], failures);
+    return text;
+}
+
+static void parts(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    proves(in_parts(arena, failures), failures);
+    fg_arena_free(arena);
+}
+
+#define REJECTS_PARTS(name, message, ...)                                                          \
+    static void name(int *failures)                                                                \
+    {                                                                                              \
+        FgArena *arena = fg_arena_new();                                                           \
+        const char *const edits[9] = {__VA_ARGS__};                                                \
+        rejects(in_parts(arena, failures), edits, message, failures);                              \
+        fg_arena_free(arena);                                                                      \
+    }
+
+REJECTS_PARTS(parts_not_summed, "it updates bucket b from parts without adding them up",
+              "%norm.5 = adamw_parts %g.3, %scalars.4 {adds = false}",
+              "_ = adamw %g.3, %scalars.4")
+REJECTS_PARTS(parts_counted, "it counts the gradient of b, which is in parts that are not summed",
+              "  #12 ",
+              "  #11 %norm.5 = norm_add %g.3 bucket(0) phase(update) stream(reduce)\n  #12 ")
+REJECTS_PARTS(parts_added_to_nothing, "the first norm_add of a step must start from zero",
+              "{adds = false} ", "")
+REJECTS_PARTS(parts_reduced_twice, "it reduces %B.14, which has not begun or was reduced already",
+              "  #12 ", "  #43 %g.3 = all_to_all %B.14 bucket(0) stream(reduce)\n  #12 ")
+REJECTS(sum_taken_for_parts, plain, "it adds up parts of the gradient of bucket b, which is a sum",
+        "%s.0, _ = adamw %g.3, %scalars.4 bucket(0)",
+        "%s.0, _ = adamw_parts %g.3, %scalars.4 bucket(0)")
+REJECTS(parts_too_small, plain, "do not have the sizes of bucket b", "reduce_scatter %B.14",
+        "all_to_all %B.14")
+
 /* ---- updates ---- */
 REJECTS(not_updated, plain, "the step does not update bucket b",
         "  #12 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) phase(update) "
@@ -405,37 +458,38 @@ REJECTS(view_outside, plain, "%w.10 does not lie inside %W.9", "in %W.9+0 = view
 REJECTS(beyond_root, plain, "%dw.15 reaches beyond the memory of %B.14", "in %B.14+0 = linear_dw",
         "in %B.14+16 = linear_dw")
 
-UNIT_MAIN({"right", right}, {"over_budget", over_budget},
-          {"read_during_gather", read_during_gather},
-          {"reduce_during_backward", reduce_during_backward},
-          {"write_during_read", write_during_read}, {"write_during_write", write_during_write},
-          {"wait_on_later", wait_on_later}, {"wait_on_nothing", wait_on_nothing},
-          {"wait_on_own_stream", wait_on_own_stream}, {"wait_on_view", wait_on_view},
-          {"communicator_on_two_streams", communicator_on_two_streams},
-          {"not_in_place", not_in_place}, {"plus_is_a_factor", plus_is_a_factor},
-          {"plus_in_place", plus_in_place}, {"overwritten", overwritten},
-          {"read_before_made", read_before_made}, {"read_before_gather", read_before_gather},
-          {"never_written", never_written}, {"used_after_release", used_after_release},
-          {"memory_given_away", memory_given_away}, {"stale_weights", stale_weights},
-          {"released_twice", released_twice}, {"never_released", never_released},
-          {"given_away_before_release", given_away_before_release}, {"wrong_shard", wrong_shard},
-          {"reduced_twice", reduced_twice}, {"reduced_in_part", reduced_in_part},
-          {"first_accumulates", first_accumulates}, {"second_overwrites", second_overwrites},
-          {"contributes_late", contributes_late}, {"buffer_not_begun", buffer_not_begun},
-          {"never_reduced", never_reduced}, {"adds_to_nothing", adds_to_nothing},
-          {"micro_step_lost", micro_step_lost}, {"not_updated", not_updated},
-          {"updated_twice", updated_twice}, {"updated_with_part", updated_with_part},
-          {"update_of_next_gradient", update_of_next_gradient},
-          {"pending_gradient_lost", pending_gradient_lost}, {"no_flush", no_flush},
-          {"gather_before_pending_update", gather_before_pending_update},
-          {"norm_before_reduction", norm_before_reduction}, {"norm_twice", norm_twice},
-          {"norm_twice_by_update", norm_twice_by_update},
-          {"norm_begun_by_update", norm_begun_by_update}, {"norm_not_reset", norm_not_reset},
-          {"norm_without_bucket", norm_without_bucket}, {"factor_before_norm", factor_before_norm},
-          {"no_factor", no_factor}, {"loss_twice_from_zero", loss_twice_from_zero},
-          {"loss_reduced_twice", loss_reduced_twice}, {"loss_not_reduced", loss_not_reduced},
-          {"loss_added_late", loss_added_late},
-          {"memory_taken_before_release", memory_taken_before_release}, {"no_address", no_address},
-          {"outside_arena", outside_arena}, {"result_among_states", result_among_states},
-          {"misaligned", misaligned}, {"states_overlap", states_overlap},
-          {"view_outside", view_outside}, {"beyond_root", beyond_root})
+UNIT_MAIN(
+    {"right", right}, {"over_budget", over_budget}, {"read_during_gather", read_during_gather},
+    {"reduce_during_backward", reduce_during_backward}, {"write_during_read", write_during_read},
+    {"write_during_write", write_during_write}, {"wait_on_later", wait_on_later},
+    {"wait_on_nothing", wait_on_nothing}, {"wait_on_own_stream", wait_on_own_stream},
+    {"wait_on_view", wait_on_view}, {"communicator_on_two_streams", communicator_on_two_streams},
+    {"not_in_place", not_in_place}, {"plus_is_a_factor", plus_is_a_factor},
+    {"plus_in_place", plus_in_place}, {"overwritten", overwritten},
+    {"read_before_made", read_before_made}, {"read_before_gather", read_before_gather},
+    {"never_written", never_written}, {"used_after_release", used_after_release},
+    {"memory_given_away", memory_given_away}, {"stale_weights", stale_weights},
+    {"released_twice", released_twice}, {"never_released", never_released},
+    {"given_away_before_release", given_away_before_release}, {"wrong_shard", wrong_shard},
+    {"reduced_twice", reduced_twice}, {"reduced_in_part", reduced_in_part},
+    {"first_accumulates", first_accumulates}, {"second_overwrites", second_overwrites},
+    {"contributes_late", contributes_late}, {"buffer_not_begun", buffer_not_begun},
+    {"never_reduced", never_reduced}, {"adds_to_nothing", adds_to_nothing},
+    {"micro_step_lost", micro_step_lost}, {"parts", parts}, {"parts_not_summed", parts_not_summed},
+    {"parts_counted", parts_counted}, {"parts_added_to_nothing", parts_added_to_nothing},
+    {"parts_reduced_twice", parts_reduced_twice}, {"sum_taken_for_parts", sum_taken_for_parts},
+    {"parts_too_small", parts_too_small}, {"not_updated", not_updated},
+    {"updated_twice", updated_twice}, {"updated_with_part", updated_with_part},
+    {"update_of_next_gradient", update_of_next_gradient},
+    {"pending_gradient_lost", pending_gradient_lost}, {"no_flush", no_flush},
+    {"gather_before_pending_update", gather_before_pending_update},
+    {"norm_before_reduction", norm_before_reduction}, {"norm_twice", norm_twice},
+    {"norm_twice_by_update", norm_twice_by_update}, {"norm_begun_by_update", norm_begun_by_update},
+    {"norm_not_reset", norm_not_reset}, {"norm_without_bucket", norm_without_bucket},
+    {"factor_before_norm", factor_before_norm}, {"no_factor", no_factor},
+    {"loss_twice_from_zero", loss_twice_from_zero}, {"loss_reduced_twice", loss_reduced_twice},
+    {"loss_not_reduced", loss_not_reduced}, {"loss_added_late", loss_added_late},
+    {"memory_taken_before_release", memory_taken_before_release}, {"no_address", no_address},
+    {"outside_arena", outside_arena}, {"result_among_states", result_among_states},
+    {"misaligned", misaligned}, {"states_overlap", states_overlap}, {"view_outside", view_outside},
+    {"beyond_root", beyond_root})

@@ -51,6 +51,35 @@ static void repeat(Broken *b, uint32_t id, bool same)
     }
 }
 
+/* Takes a node out of the order. */
+static void drop(Broken *b, uint32_t id)
+{
+    for (uint32_t f = 0; f < b->trace.funcs.len; f++) {
+        FgIdVec *order = &b->trace.funcs.data[f].order, now = {0};
+        for (uint32_t i = 0; i < order->len; i++)
+            if (order->data[i] != id)
+                fg_vec_push(b->arena, &now, order->data[i]);
+        *order = now;
+    }
+}
+
+/* Puts a node right before another one, or right behind it. */
+static void move(Broken *b, uint32_t id, uint32_t to, bool behind)
+{
+    for (uint32_t f = 0; f < b->trace.funcs.len; f++) {
+        FgIdVec *order = &b->trace.funcs.data[f].order, now = {0};
+        for (uint32_t i = 0; i < order->len; i++) {
+            if (order->data[i] == to && !behind)
+                fg_vec_push(b->arena, &now, id);
+            if (order->data[i] != id)
+                fg_vec_push(b->arena, &now, order->data[i]);
+            if (order->data[i] == to && behind)
+                fg_vec_push(b->arena, &now, id);
+        }
+        *order = now;
+    }
+}
+
 static void twice_in_order(Broken *b)
 {
     repeat(b, first_of(b, FG_TRACE_GATHER)->id, true);
@@ -193,6 +222,61 @@ static void updated_too_early(Broken *b)
     first_of(b, FG_TRACE_ADAMW)->pending = false;
 }
 
+static void rows_added_twice(Broken *b)
+{
+    repeat(b, first_of(b, FG_TRACE_LOOKUP_DW)->id, false);
+}
+
+static void more_contributions(Broken *b)
+{
+    b->trace.buckets.data[first_of(b, FG_TRACE_REDUCE_SCATTER)->bucket].writes = 900;
+}
+
+/* The reduction of the bucket whose lookups travel as rows. */
+static uint32_t reduction_beside_lookups(Broken *b)
+{
+    uint32_t bucket = first_of(b, FG_TRACE_LOOKUP_DW)->bucket;
+    for (uint32_t i = 0; i < b->trace.nodes.len; i++)
+        if (b->trace.nodes.data[i].kind == FG_TRACE_REDUCE_SCATTER &&
+            b->trace.nodes.data[i].bucket == bucket)
+            return i;
+    FG_BUG("the bucket is not reduced");
+}
+
+static void rows_before_reduction(Broken *b)
+{
+    move(b, reduction_beside_lookups(b), first_of(b, FG_TRACE_LOOKUP_DW)->id, true);
+}
+
+static void reduced_before_lookups(Broken *b)
+{
+    repeat(b, reduction_beside_lookups(b), false);
+    b->trace.nodes.data[b->trace.nodes.len - 1].updates = true;
+}
+
+/* Something reads a gradient that its reduction may have spoilt. */
+static void read_after_reduction(Broken *b)
+{
+    const FgTraceNode *reduce = first_of(b, FG_TRACE_REDUCE_SCATTER);
+    uint32_t grad = reduce->operands[0], *operand = FG_NEW_ARRAY(b->arena, uint32_t, 1);
+    FgTraceAccess *access = FG_NEW(b->arena, FgTraceAccess);
+    *access = (FgTraceAccess){.buffer = grad, .read = true, .inplace = FG_NO_ID};
+    operand[0] = grad;
+    FgTraceNode node = *reduce;
+    repeat(b, reduce->id, false);
+    node.id = b->trace.nodes.len - 1;
+    node.kind = FG_TRACE_WORK;
+    node.bucket = FG_NO_ID;
+    node.comm = 0;
+    node.updates = false;
+    node.operands = operand;
+    node.n_operands = 1;
+    node.n_results = node.n_waits = 0;
+    node.accesses = access;
+    node.n_accesses = 1;
+    b->trace.nodes.data[node.id] = node;
+}
+
 /* ---- copies to and from host memory ---- */
 
 static void reads_host_memory(Broken *b)
@@ -220,21 +304,47 @@ static void fetch_too_large(Broken *b)
     buffer(b, first_of(b, FG_TRACE_FETCH)->results[0])->bytes += 16;
 }
 
-/* What was updated in a copy is fetched once more into that copy, before it is stashed. */
-static void fetched_over_an_update(Broken *b)
+/* A fetch of what the first update works on, right behind that; into its copy, or another one. */
+static void fetch_again(Broken *b, bool same)
 {
     const FgTraceNode *update = first_of(b, FG_TRACE_ADAMW_PART);
-    for (uint32_t i = 0; i < b->trace.nodes.len; i++) {
-        FgTraceNode fetch = b->trace.nodes.data[i];
-        if (fetch.kind != FG_TRACE_FETCH || fetch.results[0] != update->results[1])
-            continue;
-        repeat(b, update->id, false);
-        fetch.id = b->trace.nodes.len - 1;
-        fetch.n_waits = 0;
-        b->trace.nodes.data[fetch.id] = fetch;
-        return;
-    }
-    FG_BUG("no fetch brings what is updated");
+    uint32_t to = update->results[1], fetches = FG_NO_ID;
+    for (uint32_t i = 0; i < b->trace.nodes.len; i++)
+        if (b->trace.nodes.data[i].kind == FG_TRACE_FETCH &&
+            b->trace.nodes.data[i].results[0] == update->results[1])
+            fetches = i;
+    if (fetches == FG_NO_ID)
+        FG_BUG("no fetch brings what is updated");
+    for (uint32_t i = 0; i < b->trace.nodes.len && !same; i++)
+        if (b->trace.nodes.data[i].kind == FG_TRACE_FETCH &&
+            buffer(b, b->trace.nodes.data[i].results[0])->bytes == buffer(b, to)->bytes &&
+            b->trace.nodes.data[i].results[0] != update->results[2])
+            to = b->trace.nodes.data[i].results[0];
+    FgTraceNode fetch = b->trace.nodes.data[fetches];
+    repeat(b, update->id, false);
+    fetch.id = b->trace.nodes.len - 1;
+    fetch.n_waits = 0;
+    b->trace.nodes.data[fetch.id] = fetch;
+    result(b, &b->trace.nodes.data[fetch.id], 0, to);
+}
+
+static void fetched_over_an_update(Broken *b)
+{
+    fetch_again(b, true);
+}
+
+static void fetched_though_newer(Broken *b)
+{
+    fetch_again(b, false);
+}
+
+static void never_stashed(Broken *b)
+{
+    uint32_t copy = first_of(b, FG_TRACE_ADAMW_PART)->results[1];
+    for (uint32_t i = 0; i < b->trace.nodes.len; i++)
+        if (b->trace.nodes.data[i].kind == FG_TRACE_STASH &&
+            b->trace.nodes.data[i].operands[0] == copy)
+            drop(b, i);
 }
 
 /* ---- a sharded vocabulary ---- */
@@ -252,6 +362,29 @@ static void collected_twice(Broken *b)
 static void owned_slice_too_large(Broken *b)
 {
     buffer(b, first_of(b, FG_TRACE_VOCAB_DW)->results[0])->elements += 16;
+}
+
+/* The first call that reads an owned slice, before the update that stands before it. */
+static void slice_read_early(Broken *b)
+{
+    for (uint32_t f = 0; f < b->trace.funcs.len; f++) {
+        const FgIdVec *order = &b->trace.funcs.data[f].order;
+        for (uint32_t i = 0; i < order->len && !strcmp(b->trace.funcs.data[f].name, "step"); i++) {
+            const FgTraceNode *node = &b->trace.nodes.data[order->data[i]];
+            if (node->kind != FG_TRACE_WORK || !node->n_operands)
+                continue;
+            for (uint32_t k = 0; k < node->n_operands; k++) {
+                const FgTraceBuffer *root = node->operands[k] == FG_NO_ID
+                                                ? NULL
+                                                : buffer(b, buffer(b, node->operands[k])->root);
+                if (!root || !root->state || root->role != FG_ROLE_SHARD)
+                    continue;
+                move(b, node->id, order->data[0], false);
+                return;
+            }
+        }
+    }
+    FG_BUG("nothing reads an owned slice");
 }
 
 /* ---- all ---- */
@@ -278,6 +411,12 @@ static const Fault rows_faults[] = {
     {"factor made twice", factor_made_twice, "it makes the factor of this step a second time"},
     {"moment too large", moment_too_large, "does not have the size of a slice of"},
     {"frozen bucket updated", frozen_bucket_updated, "which is not trainable"},
+    {"rows added twice", rows_added_twice, "which was not exchanged or was added already"},
+    {"rows before reduction", rows_before_reduction, "before the reduction of the micro-step"},
+    {"more contributions", more_contributions, "of 900 contributions"},
+    {"reduced before lookups", reduced_before_lookups,
+     "before the lookups of the micro-step before"},
+    {"read after reduction", read_after_reduction, "after its reduction, which may have spoilt"},
     {"waits twice", waits_twice, "is implied by its stream and its other waits"},
     {"norm elsewhere", norm_elsewhere, "which is no norm"},
     {"moment of another", moment_of_another, "its result 1 is not the state of bucket"},
@@ -291,10 +430,13 @@ static const Fault copies_faults[] = {
     {"part too large", part_too_large, "it updates more than the slice of bucket"},
     {"part of another gradient", part_of_another_gradient,
      "is another part of the gradient than it updates"},
+    {"fetched though newer", fetched_though_newer, "is newer; stash that first"},
+    {"never stashed", never_stashed, "which an update has written"},
     {"fetched over an update", fetched_over_an_update, "whose update was not stashed"},
 };
 
 static const Fault vocab_faults[] = {
+    {"slice read early", slice_read_early, "before the step's update"},
     {"collected too large", collected_too_large, "does not hold as much of the"},
     {"collected twice", collected_twice, "again before anything uses it"},
     {"owned slice too large", owned_slice_too_large, "does not have the size of a slice of bucket"},

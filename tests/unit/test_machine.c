@@ -86,7 +86,9 @@ static void from_file(int *failures)
         "{\"foregather_machine\": 1, \"name\": \"mine\", \"like\": \"2xT4\", \"ranks\": 4,\n"
         " \"memory\": \"24 GB\", \"reserved\": 1000,\n"
         " \"attention\": [[64, 3e12, 2e12], [128, 5e12, 4e12]],\n"
-        " \"beside\": {\"compute_gather\": 0.25, \"update_compute\": 0.75, \"gather_update\": 1}}";
+        " \"beside\": {\"compute_gather\": 0.25, \"update_compute\": 0.75, \"gather_update\": 1,\n"
+        "  \"compute_parts\": 0.5, \"parts_gather\": 0.25}, \"reserved_parts\": \"1 KB\",\n"
+        " \"all_to_all\": {\"latency\": 1e-5, \"bus_rates\": [[1e6, 2e9]]}}";
     CHECK(fg_file_write(a, path, text, sizeof text - 1, &error));
     FgMachine m = load(failures, a, path);
     CHECK_STR(m.name, "mine");
@@ -98,6 +100,11 @@ static void from_file(int *failures)
     CHECK_NEAR(m.update_beside_compute, 0.75, 0);
     CHECK_NEAR(m.gather_beside_update, 1.0, 0);
     CHECK_NEAR(m.compute_beside_update, 0, 0);
+    CHECK_EQ_U64(m.reserved_parts, 1000);
+    CHECK_NEAR(m.compute_beside_parts, 0.5, 0);
+    CHECK_NEAR(m.parts_beside_gather, 0.25, 0);
+    CHECK_NEAR(m.gather_beside_parts, 0, 0);
+    CHECK_NEAR(fg_curve_seconds(&m.all_to_all, 1e6), 1e6 * 0.75 / 2e9, 1e-12);
     CHECK(m.attention.len == 2 && m.attention.data[1].dim == 128.0);
     CHECK_NEAR(m.attention.data[0].backward, 2e12, 0);
     CHECK_NEAR(m.matmul_f16, 4e13, 0);

@@ -58,6 +58,7 @@ static FgProbeFigures figures(void)
                         .ranks = 2,
                         .memory = (uint64_t)139 << 30,
                         .reserved = 1780000000,
+                        .reserved_parts = 90000000,
                         .workspace = 150994944,
                         .host_memory = (uint64_t)64 << 30,
                         .matmul_f32 = 5e13,
@@ -72,6 +73,7 @@ static FgProbeFigures figures(void)
         double bytes = 65536.0 * (1 << 2 * (i < 8 ? i : 7)) * (i < 8 ? 1 : 2);
         f.gather.points[f.gather.n++] = (FgProbePoint){bytes, 1e-5 + bytes / 5e11};
         f.reduce.points[f.reduce.n++] = (FgProbePoint){bytes, 2e-5 + bytes / 4e11};
+        f.all_to_all.points[f.all_to_all.n++] = (FgProbePoint){bytes, 3e-5 + bytes / 6e11};
         f.stash.points[f.stash.n++] = (FgProbePoint){bytes, 1e-5 + bytes / 5e10};
         f.fetch.points[f.fetch.n++] = (FgProbePoint){bytes, 1e-5}; /* as if time stood still */
     }
@@ -105,6 +107,7 @@ static void file(int *failures)
     CHECK(m.ranks == 2 && m.ranks_per_node == 2 && !m.reserved_estimated);
     CHECK_EQ_U64(m.memory_bytes, f.memory);
     CHECK_EQ_U64(m.reserved_bytes, f.reserved);
+    CHECK_EQ_U64(m.reserved_parts, f.reserved_parts);
     CHECK_EQ_U64(m.workspace_bytes, f.workspace);
     CHECK_EQ_U64(m.host_node_bytes, f.host_memory);
     CHECK_NEAR(m.matmul_bf16, 7.12e14, 1);
@@ -118,10 +121,36 @@ static void file(int *failures)
     CHECK_NEAR(m.compute_beside_gather, 0.1 + FG_PROBE_compute_gather / 100.0, 1e-9);
     CHECK_NEAR(m.update_beside_reduce, 0.1 + FG_PROBE_update_reduce / 100.0, 1e-9);
     CHECK_NEAR(m.reduce_beside_gather, 0.1 + FG_PROBE_reduce_gather / 100.0, 1e-9);
+    seconds = f.all_to_all.points[4].seconds;
+    CHECK_NEAR(fg_curve_seconds(&m.all_to_all, bytes), seconds, 1e-6 * seconds);
+    CHECK_NEAR(m.compute_beside_parts, 0.1 + FG_PROBE_compute_parts / 100.0, 1e-9);
+    CHECK_NEAR(m.parts_beside_gather, 0.1 + FG_PROBE_parts_gather / 100.0, 1e-9);
     CHECK_NEAR(m.fetch_beside_stash, 0.1 + FG_PROBE_fetch_stash / 100.0, 1e-9);
     free(text);
     fg_arena_free(arena);
 }
 
+/* Of one rank there are no parts: the file says nothing of them, and they are what gathers are. */
+static void file_without_parts(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    FgProbeFigures f = figures();
+    FgMachine m = {0};
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    f.all_to_all.n = 0;
+    for (uint32_t i = FG_PROBE_compute_parts; i < FG_PROBE_N_BESIDE; i++)
+        f.beside[i] = 0;
+    fg_probe_settle(&f.fetch);
+    fg_probe_write(out, &f);
+    fclose(out);
+    CHECK(strstr(text, "parts") == NULL && strstr(text, "all_to_all") == NULL);
+    CHECK(fg_machine_parse(arena, fg_diags_new(arena), "probed", text, len, &m));
+    CHECK(m.all_to_all.len == 0 && !(m.compute_beside_parts > 0));
+    free(text);
+    fg_arena_free(arena);
+}
+
 UNIT_MAIN({"shared_time", shared_time}, {"never_together", never_together}, {"factors", factors},
-          {"curves", curves}, {"file", file})
+          {"curves", curves}, {"file", file}, {"file_without_parts", file_without_parts})

@@ -38,6 +38,8 @@ static FgSim simulated(const char *accumulate, const char *body, const FgMachine
         "state %%s.0 : f32[128] role(shard, 0) mem(parameters)\n"
         "state %%x.1 : f32[16, 16] role(input, 0) mem(inputs)\n"
         "state %%g.2 : f32[128] role(grad_shard, 0) mem(gradients)\n"
+        "state %%p.3 : f32[256] role(grad_shard, 1) mem(gradients)\n"
+        "state %%B.4 : f32[256] role(input, 1) mem(inputs)\n"
         "%s",
         accumulate, body);
     FgModule *module = fg_module_parse(arena, diags, "test.fg", text, strlen(text));
@@ -165,6 +167,29 @@ static void update_beside_link(int *failures)
     CHECK_NEAR(simulated("1", reduce, &m, failures).step_us, 4.0, 1e-9);
 }
 
+/* Gradients in parts run on the stream of reductions, at the curve and beside factors of gathers
+ * where nothing else is said: a product at 0.5 beside 2 us of them takes 1 us of its own time until
+ * then. */
+static void parts_beside_compute(int *failures)
+{
+    const char *body = "func @step {\n  #5 %p.3 = all_to_all %B.4 stream(reduce)\n" ALONE "}\n";
+    FgMachine m = machine();
+    CHECK_NEAR(simulated("1", body, &m, failures).step_us, 2.0, 1e-9);
+    m.compute_beside_reduce = 0.25; /* is another engine */
+    m.compute_beside_gather = 0.4;
+    FgSim sim = simulated("1", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 2.2, 1e-9);
+    CHECK_NEAR(sim.slowed_us, 1.2, 1e-9);
+    CHECK_NEAR(sim.joint_us, 2.2, 1e-9);
+    CHECK_EQ_U64(sim.reduce_bytes, 1024);
+    m.compute_beside_parts = 0.8;
+    m.parts_beside_compute = 0.5;
+    sim = simulated("1", body, &m, failures);
+    CHECK_NEAR(sim.step_us, 1.25 + 1.375, 1e-9);
+    CHECK_NEAR(sim.joint_us, 1.25 + 1.375, 1e-9);
+    CHECK_NEAR(sim.joint_price[FG_ENGINE_PARTS], 1.0, 1e-9);
+}
+
 /* Causal attention of 64 tokens and 2 heads of 64: 2 * 64 * 65 / 2 pairs, 4 * 64 operations each;
  * the rate lies in the middle between those of 32 and 96. */
 static void attention_rate(int *failures)
@@ -281,14 +306,18 @@ static void joint_rates(int *failures)
     work[FG_STREAM_COMPUTE] = 2.5;
     CHECK_NEAR(fg_joint_bound(&m, work, price), 3.0, 1e-9);
     CHECK_NEAR(price[FG_STREAM_GATHER] + price[FG_STREAM_REDUCE], 2.0, 1e-9);
-    work[FG_STREAM_COMPUTE] = work[FG_STREAM_GATHER] = work[FG_STREAM_REDUCE] = 0;
+    work[FG_STREAM_GATHER] = 0;
+    work[FG_ENGINE_PARTS] = 1; /* behind the 2 s of reductions, never beside them */
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 3.0, 1e-9);
+    work[FG_STREAM_COMPUTE] = work[FG_ENGINE_PARTS] = work[FG_STREAM_REDUCE] = 0;
     CHECK_NEAR(fg_joint_bound(&m, work, price), 0.0, 1e-9);
 }
 
 UNIT_MAIN({"exposed_gather", exposed_gather}, {"hidden_gather", hidden_gather},
           {"slow_compute", slow_compute}, {"slow_gather", slow_gather},
           {"factors_multiply", factors_multiply}, {"update_beside_compute", update_beside_compute},
-          {"update_beside_link", update_beside_link}, {"attention_rate", attention_rate},
+          {"update_beside_link", update_beside_link},
+          {"parts_beside_compute", parts_beside_compute}, {"attention_rate", attention_rate},
           {"join_waits_for_reduction", join_waits_for_reduction},
           {"bound_by_engine", bound_by_engine}, {"micro_steps", micro_steps}, {"curve", curve},
           {"joint_rates", joint_rates})

@@ -1,4 +1,5 @@
 /* The figures of a compile as JSON. Keys are promised to users: tests name each of them. */
+#include "passes/lower.h"
 #include "tools/command/explain.h"
 
 #include <inttypes.h>
@@ -72,6 +73,7 @@ void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms,
     put_u64(out, "gathers", c->sim.gathers);
     put_u64(out, "gather_bytes", c->sim.gather_bytes);
     put_u64(out, "reduce_bytes", c->sim.reduce_bytes);
+    put_u64(out, "buckets_in_parts", c->module ? fg_count_parts(c->module) : 0);
     put_u64(out, "token_bytes", c->sim.token_bytes);
     fg_buf_printf(out, "  \"vocab\": \"%s\",\n",
                   c->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered");

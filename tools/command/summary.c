@@ -1,5 +1,6 @@
 /* The summary of a compile: one screen that answers "does it fit, how fast, what decided it"; and
  * the refusal. */
+#include "passes/lower.h"
 #include "tools/command/session.h"
 
 #include <inttypes.h>
@@ -290,6 +291,33 @@ static void put_numerics(FgArena *arena, const FgCompiled *c, FILE *out)
     fputc('\n', out);
 }
 
+/* Why no gradient comes in parts, though that was asked for. */
+static const char *no_parts_text(const FgModule *m)
+{
+    if (strcmp(m->plan->name, "compiled") != 0)
+        return "the fixed schedules bring sums";
+    for (uint32_t i = 0; i < m->buckets.len; i++) {
+        const char *why = m->buckets.data[i].trainable ? fg_parts_refused(m, i) : NULL;
+        if (why)
+            return why;
+    }
+    return "their bytes do not fit";
+}
+
+/* A line for gradients that come in parts, where there are any, or where they were asked for. */
+static void put_parts(const FgSession *s, const FgModule *m, FILE *out)
+{
+    uint32_t n = fg_count_parts(m);
+    bool asked = fg_flags_choice(s->flags, FG_FLAG_reduce) == FG_REDUCE_PARTS;
+    if (n)
+        fprintf(out,
+                "          gradients of %u of %u buckets come in parts, which updates add up%s\n",
+                n, m->buckets.len,
+                m->ranks > 2 ? " in rank order: numerics, where GPUs reduce otherwise" : "");
+    else if (asked)
+        fprintf(out, "          no gradient comes in parts: %s\n", no_parts_text(m));
+}
+
 static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
 {
     FgArena *arena = s->arena;
@@ -304,6 +332,7 @@ static void put_choices(const FgSession *s, const FgCompiled *c, FILE *out)
             plural(c->sim.gathers), fg_bytes_text(arena, c->sim.gather_bytes),
             recompute_text(arena, c->module));
     put_carried(arena, c->module, out);
+    put_parts(s, c->module, out);
     if (c->offload)
         fprintf(out, "          offloaded: %s\n", offload_text(arena, plan));
     put_numerics(arena, c, out);

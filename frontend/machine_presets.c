@@ -46,7 +46,8 @@ typedef struct Preset {
     " \"reduce\": {\"latency\": 2e-5, \"bus_rates\": [[1e6, 5e9], [8e6, 9e9], [3.2e7, 1e10]]},\n"  \
     " \"beside\": {\"compute_gather\": 0.9, \"compute_reduce\": 0.85, \"gather_compute\": 0.9,\n"  \
     "            \"reduce_compute\": 0.85, \"gather_reduce\": 0.5, \"reduce_gather\": 0.5,\n"      \
-    "            \"link_host\": 0.6, \"host_link\": 0.6,\n"                                        \
+    "            \"compute_parts\": 0.85, \"parts_compute\": 0.85, \"link_host\": 0.6, "           \
+    "\"host_link\": 0.6,\n"                                                                        \
     "            \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
 /* Of one H200, by `foregather probe`; memory_rate by the update alone, whose bytes are the most. */

@@ -221,11 +221,8 @@ bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
         FgEstimate estimate;
         fg_estimate_build(c->arena, arena, module, base, c->search.machine, &estimate);
         FgLeverChoice choice = {.slack = QUICK_SLACK, .kept = estimate.pairs.len};
-        uint64_t taken = module->state_bytes;
-        choice.parts = fg_search_may_part(&c->search);
-        choice.all_parts = c->options->reduce == FG_REDUCE_PARTS;
-        taken += choice.parts ? c->search.machine->reserved_parts : 0;
-        choice.arena_limit = c->search.budget > taken ? c->search.budget - taken : 0;
+        fg_search_choose_parts(&c->search, &estimate, &choice);
+        choice.arena_limit = fg_search_arena(&c->search, &choice, module->state_bytes);
         FgPlan *plan = fg_estimate_plan(&estimate, arena, &choice);
         ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, NULL, fast, NULL);
     }

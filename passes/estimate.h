@@ -52,6 +52,9 @@ void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, 
 void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *sched,
                         const FgMachine *machine);
 
+/* Some gradient would gain by coming in parts, or could come so, whatever it gains. */
+bool fg_estimate_wants_parts(const FgEstimate *estimate, bool whatever);
+
 typedef struct FgLeverChoice {
     double slack;         /* time allowed for a transfer, over what it takes */
     uint32_t kept;        /* pairs to keep gathered, as far as they fit */

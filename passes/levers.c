@@ -140,6 +140,19 @@ static int64_t hold(Levers *l, uint32_t ready, double time, uint64_t bytes)
     return end - ready;
 }
 
+static bool wants_parts(const FgReduceSite *site, bool whatever)
+{
+    return site->may_part && (whatever || site->saved > 0);
+}
+
+bool fg_estimate_wants_parts(const FgEstimate *estimate, bool whatever)
+{
+    for (uint32_t i = 0; i < estimate->reduces.len; i++)
+        if (wants_parts(&estimate->reduces.data[i], whatever))
+            return true;
+    return false;
+}
+
 /* The parts of a gradient arrive, and are read, between the compute nodes around its reduction. */
 static void take_parts(Levers *l)
 {
@@ -147,8 +160,7 @@ static void take_parts(Levers *l)
         const FgReduceSite *site = &l->estimate->reduces.data[i];
         uint32_t at = site->ready > 0 ? site->ready - 1 : 0;
         uint64_t more = site->bytes - site->own_bytes;
-        if (!site->may_part || (site->saved <= 0 && !l->choice->all_parts) ||
-            !fits(l, at, at + 1, more))
+        if (!wants_parts(site, l->choice->all_parts) || !fits(l, at, at + 1, more))
             continue;
         grant(l, at, at + 1, more);
         l->plan->buckets.data[site->bucket].parts = true;

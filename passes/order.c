@@ -3,12 +3,12 @@
  * dist -> sched. Gathers, reductions and what follows a reduction (norm, AdamW: on the copy
  * stream) have streams of their own; everything else is compute. A gather is issued `ahead` compute
  * nodes before its first use, never before the bucket's release of an earlier interval or its
- * update; several at one place stand in order of need. A gather round the period is
- * counted from the first use of the next one, and stands behind its bucket's update. What a gather
- * or a backward node needs from host memory is fetched as many compute nodes earlier as the fetch
- * says. A gradient buffer with `linger` is held that many compute nodes beyond the issue of its
- * reduction, and a gradient slice with `settle` beyond the issue of its update, so that their
- * memory is not wanted before it is likely to be free; what is stashed, likewise.
+ * update; several at one place stand in order of need. A gather round the period is counted from
+ * the first use of the next one, and stands behind its bucket's update and the release of the copy
+ * before. What a gather or a backward node needs from host memory is fetched as many compute nodes
+ * earlier as the fetch says. A gradient buffer with `linger` is held that many compute nodes beyond
+ * the issue of its reduction, and a gradient slice with `settle` beyond the issue of its update, so
+ * that their memory is not wanted before it is likely to be free; what is stashed, likewise.
  */
 #include "passes/lower.h"
 
@@ -98,7 +98,7 @@ static void plan_gather(Cx *cx, const FgNode *node, uint32_t n_compute)
     const FgPlanGather *g = &plan->gathers.data[cx->plan_first[b]];
     if (g->round && fg_is_carried(cx->m, node->results[0])) {
         first_use += cx->first_read[b] == FG_NO_ID ? 0 : cx->first_read[b];
-        floor = cx->updated[b] > floor ? cx->updated[b] : floor; /* frozen: behind its release */
+        floor = cx->updated[b] > floor ? cx->updated[b] : floor; /* a frozen one has no update */
     } else {
         g += cx->seen[b]++ + g->round;
     }

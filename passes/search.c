@@ -22,9 +22,17 @@
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
 
-bool fg_search_may_part(const FgSearch *s)
+void fg_search_choose_parts(const FgSearch *s, const FgEstimate *estimate, FgLeverChoice *choice)
 {
-    return s->reduce == FG_REDUCE_PARTS || (s->reduce == FG_REDUCE_AUTO && s->machine->ranks == 2);
+    bool may = s->reduce == FG_REDUCE_AUTO ? s->machine->ranks == 2 : s->reduce == FG_REDUCE_PARTS;
+    choice->all_parts = s->reduce == FG_REDUCE_PARTS;
+    choice->parts = may && fg_estimate_wants_parts(estimate, choice->all_parts);
+}
+
+uint64_t fg_search_arena(const FgSearch *s, const FgLeverChoice *choice, uint64_t states)
+{
+    uint64_t taken = states + (choice->parts ? s->machine->reserved_parts : 0);
+    return s->budget > taken ? s->budget - taken : 0;
 }
 
 uint64_t fg_search_budget(const FgSearch *s, const FgPlan *plan)
@@ -56,19 +64,14 @@ typedef struct Trial {
     FgEstimate *estimate;
     uint64_t state_bytes;
     FgEvaluation *best;
-    FgLeverChoice choice; /* that led to *best */
+    FgLeverChoice first, choice; /* where the grid begins; that led to *best */
 } Trial;
 
 /* Evaluates the plan of a choice, with less memory for as long as it does not fit; *best is
  * replaced by what is better. */
 static bool try_choice(Trial *t, FgLeverChoice choice)
 {
-    uint64_t most = t->search->budget;
-    most -= choice.parts && most > t->search->machine->reserved_parts
-                ? t->search->machine->reserved_parts
-                : 0;
-    choice.all_parts = t->search->reduce == FG_REDUCE_PARTS;
-    choice.arena_limit = most > t->state_bytes ? most - t->state_bytes : 0;
+    choice.arena_limit = fg_search_arena(t->search, &choice, t->state_bytes);
     for (uint32_t i = 0; i <= MAX_REPAIRS; i++) {
         FgArena *scratch = fg_arena_new();
         FgPlan *plan = fg_estimate_plan(t->estimate, scratch, &choice);
@@ -101,20 +104,21 @@ static bool try_grid(Trial *t)
             uint32_t kept = pairs * part / KEEP_PARTS;
             if (part > 0 && kept == pairs * (part - 1) / KEEP_PARTS)
                 continue;
-            FgLeverChoice choice = {.slack = SLACKS[k], .kept = kept, .parts = t->choice.parts};
+            FgLeverChoice choice = t->first;
+            choice.slack = SLACKS[k];
+            choice.kept = kept;
             if (!try_choice(t, choice))
                 return false;
         }
     return true;
 }
 
-/* Without gradients in parts, where nobody asks for them, or with them. */
+/* Without gradients in parts, where nobody asked for them, or with them again. */
 static bool try_other_reduction(Trial *t)
 {
     FgLeverChoice other = t->choice;
     other.parts = !other.parts;
-    return t->search->reduce != FG_REDUCE_AUTO || !fg_search_may_part(t->search) ||
-           try_choice(t, other);
+    return !t->first.parts || t->first.all_parts || try_choice(t, other);
 }
 
 /* The choices around the best one. */
@@ -170,15 +174,14 @@ bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out
     FgEvaluation again;
     FgModule *module;
     FgEstimate estimate;
-    Trial trial = {.search = s,
-                   .estimate = &estimate,
-                   .best = out,
-                   .choice = {.slack = SLACKS[0], .parts = fg_search_may_part(s)}};
+    Trial trial = {.search = s, .estimate = &estimate, .best = out, .first = {.slack = SLACKS[0]}};
     s->brief_left = MAX_BRIEF;
     bool ok = fg_search_evaluate(s, base->plan, FG_PLACING_QUICK, arena, &again, &module);
     if (ok) {
         fg_estimate_build(s->arena, arena, module, base->plan, s->machine, &estimate);
         trial.state_bytes = module->state_bytes;
+        fg_search_choose_parts(s, &estimate, &trial.first);
+        trial.choice = trial.first;
     }
     fg_arena_free(arena);
     return ok && try_grid(&trial) && improve(&trial);

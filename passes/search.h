@@ -3,6 +3,7 @@
 #define FG_PASSES_SEARCH_H
 
 #include "passes/compile.h"
+#include "passes/estimate.h"
 #include "passes/lower.h"
 
 /* A plan lowered, measured by ledger and simulator. */
@@ -53,8 +54,12 @@ void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
  * use. False after errors. */
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
 
-/* Gradients may come in parts; without being asked for, with two ranks. */
-bool fg_search_may_part(const FgSearch *search);
+/* Where gradients may come in parts (without being asked for, with two ranks) and some would: sets
+ * that in the choice. */
+void fg_search_choose_parts(const FgSearch *search, const FgEstimate *estimate,
+                            FgLeverChoice *choice);
+/* What may live in the arena by a choice that was made so far, beside states. */
+uint64_t fg_search_arena(const FgSearch *search, const FgLeverChoice *choice, uint64_t states);
 /* What a plan may take of the budget: less where it needs another communicator. */
 uint64_t fg_search_budget(const FgSearch *search, const FgPlan *plan);
 bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);

@@ -68,12 +68,14 @@
     X(getCString)                                                                                  \
     X(disposeString)
 
+/* NOLINTBEGIN(readability-identifier-naming): libclang's names. */
 typedef struct FgClang {
 #define X(name) __typeof__(clang_##name) *name;
     FG_CLANG_FUNCTIONS(X)
 #undef X
     void *library;
 } FgClang;
+/* NOLINTEND(readability-identifier-naming) */
 
 /* False with *out_why (arena-owned) when the library cannot be loaded. */
 bool fg_clang_load(FgArena *arena, FgClang *out, const char **out_why);

@@ -66,6 +66,7 @@ static void want_real(Cx *cx, double value)
 /* "i0" or "o1": the value, or FG_NO_ID for one that is left out; false for another word. */
 static bool value_of(const Cx *cx, const char *word, uint32_t *out)
 {
+    FG_ASSERT(word);
     if ((*word != 'i' && *word != 'o') || !word[1] ||
         strspn(word + 1, "0123456789") != strlen(word + 1))
         return false;
@@ -373,6 +374,7 @@ static void function(Cx *cx, const char *word)
     if (cx->wrong)
         return;
     if (!strcmp(name, "dim")) {
+        FG_ASSERT(second);
         bool plain = second[strspn(second, "-0123456789")] == 0;
         want_whole(cx, dim_at(cx, type, plain ? strtoll(second, NULL, 10) : attr_int(cx, second)));
     } else if (!strcmp(name, "ratio")) {

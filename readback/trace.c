@@ -403,7 +403,7 @@ static void work(Cx *cx, const Body *body, uint32_t index)
     if (!cx->ok)
         return;
     allow_inplace(effects, &lists);
-    if (names->kind == FG_TRACE_FETCH)
+    if (names->kind == FG_TRACE_FETCH && lists.results.len)
         names->buffers.data[lists.results.data[0]].home = names->from_state;
     if (names->kind == FG_TRACE_ADAMW || names->kind == FG_TRACE_ADAMW_PART ||
         names->kind == FG_TRACE_ADAMW_ROWS || names->kind == FG_TRACE_ADAMW_PARTS)

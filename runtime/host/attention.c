@@ -96,12 +96,12 @@ static bool blocks_meet(const Attention *at, uint64_t q0, uint64_t nq, uint64_t 
 
 static bool workspace(FgRtCx *cx, Attention *at, FgWorkspace ws)
 {
-    uint64_t dim = at->q.dim, rows = BLOCK * dim, tile = BLOCK * BLOCK;
+    uint64_t dim = at->q.dim, rows = BLOCK * dim, tile = (uint64_t)BLOCK * BLOCK;
     if (dim > INT32_MAX / BLOCK) {
         fg_rt_raise(cx, "heads of %" PRIu64 " entries are too wide", dim);
         return false;
     }
-    if (!fg_workspace_holds(cx, ws, 7 * rows + 2 * tile + 3 * BLOCK))
+    if (!fg_workspace_holds(cx, ws, 7 * rows + 2 * tile + (uint64_t)3 * BLOCK))
         return false;
     float *next = ws.data;
     float **const row_blocks[] = {&at->bq, &at->bk,   &at->bv,  &at->bo,

@@ -114,7 +114,7 @@ void fg_host_norm_add(FgRtCx *cx, uint64_t grad, uint64_t norm, uint64_t bucket,
 
 void fg_host_clip_factor(FgRtCx *cx, uint64_t norm, uint64_t scalars, double clip)
 {
-    float *current = (float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET;
+    float *current = (float *)fg_at(cx, scalars) + (size_t)FG_RT_CURRENT * FG_RT_SET;
     double length = sqrt(fg_exact_value(fg_at(cx, norm)));
     double factor = clip > 0 ? clip / (length + 1e-6) : 1.0;
     current[FG_RT_S_NORM] = (float)length;
@@ -123,7 +123,7 @@ void fg_host_clip_factor(FgRtCx *cx, uint64_t norm, uint64_t scalars, double cli
 
 void fg_host_loss_scale(FgRtCx *cx, uint64_t scaler, uint64_t scalars)
 {
-    float *current = (float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET;
+    float *current = (float *)fg_at(cx, scalars) + (size_t)FG_RT_CURRENT * FG_RT_SET;
     current[FG_RT_S_SEED] *= (float)((const double *)fg_at(cx, scaler))[FG_RT_L_SCALE];
 }
 
@@ -131,8 +131,8 @@ void fg_host_scale_step(FgRtCx *cx, uint64_t norm, uint64_t scalars, uint64_t sc
                         double clip)
 {
     fg_scale_step(sqrt(fg_exact_value(fg_at(cx, norm))), clip,
-                  (float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET, fg_at(cx, scaler),
-                  fg_at(cx, loss));
+                  (float *)fg_at(cx, scalars) + (size_t)FG_RT_CURRENT * FG_RT_SET,
+                  fg_at(cx, scaler), fg_at(cx, loss));
 }
 
 /* The bucket whose owned slice has elements first .. first + elements. */
@@ -290,7 +290,7 @@ void fg_host_adamw_rows(FgRtCx *cx, uint64_t grad, uint64_t master, uint64_t mom
 {
     (void)words;
     const FgRtBucket *info = find_bucket(cx, bucket, elements, cx->program->ranks);
-    const float *values = (const float *)fg_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET;
+    const float *values = (const float *)fg_at(cx, scalars) + (size_t)FG_RT_CURRENT * FG_RT_SET;
     if (!info || values[FG_RT_S_VALID] == 0)
         return;
     if (master == FG_RT_NONE && dt != FG_RT_F32) {

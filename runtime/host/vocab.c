@@ -24,6 +24,7 @@ static Tokens tokens_of(const FgRtCx *cx, uint64_t ids, uint64_t tokens, uint64_
 
 static int32_t token_at(const Tokens *tokens, uint64_t row)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): in the rank's memory. */
     return tokens->all[row / tokens->each * tokens->stride + tokens->first + row % tokens->each];
 }
 

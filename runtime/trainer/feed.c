@@ -255,6 +255,7 @@ static void count_valid(FgFeed *feed)
         if (input->role != ROLE_LABELS)
             continue;
         for (uint32_t micro = 0; micro < program->accumulate; micro++) {
+            /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there is one or more. */
             const unsigned char *data = block(feed, micro % feed->n_micro, i);
             for (uint64_t k = 0; k < input->elements * program->ranks; k++) {
                 int32_t narrow;

@@ -224,4 +224,33 @@ static void lines_are_checked(int *failures)
     fg_arena_free(arena);
 }
 
-UNIT_MAIN({"numbers_are_checked", numbers_are_checked}, {"lines_are_checked", lines_are_checked})
+/* The last piece of a head has no gradient of its weight: the hidden rows are not read to their
+ * end. */
+static void pieces_are_counted(int *failures)
+{
+    static const Variant pieces = {.title = "llama-odd, head in pieces",
+                                   .model = "tests/data/llama-odd/model.json",
+                                   .ranks = 2,
+                                   .precision = FG_BF16,
+                                   .chunk = 8};
+    FgArena *arena = fg_arena_new();
+    Program program;
+    bool made = program_make(arena, &pieces, &program);
+    const Line *last = NULL;
+    uint64_t rows = 0;
+    CHECK(made);
+    for (uint32_t i = 0; made && i < program.lines.len; i++) {
+        const Line *line = &program.lines.data[i];
+        rows = line_is(line, "cross_entropy") ? line_arg(line, "rows") : rows;
+        if (rows && line_is(line, "linear_dw") && line_arg(line, "m") == rows)
+            last = line;
+    }
+    CHECK(last != NULL);
+    if (last)
+        refused(&program, spliced(arena, program.text, last->text, last->len, ""), NULL,
+                "reads pieces of", failures);
+    fg_arena_free(arena);
+}
+
+UNIT_MAIN({"numbers_are_checked", numbers_are_checked}, {"lines_are_checked", lines_are_checked},
+          {"pieces_are_counted", pieces_are_counted})

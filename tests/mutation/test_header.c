@@ -116,8 +116,8 @@ static bool write_header(FgArena *arena, const char *folder, const Case *c)
     static const char *const files[] = {"fg_rt_calls.def", "fg_rt.h", "fg_custom.h", "fg_chain.h"};
     bool changed = false, ok = true;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *text;
-        size_t len;
+        char *text = NULL;
+        size_t len = 0;
         const char *error;
         ok =
             ok && fg_file_read(arena, fg_arena_printf(arena, FG_SOURCE_DIR "/runtime/%s", files[i]),

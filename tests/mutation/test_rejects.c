@@ -377,6 +377,37 @@ static void plans_lack_nothing(int *failures)
     fg_arena_free(arena);
 }
 
+/* A plan that is another one in one respect each. */
+static void plans_are_the_programs(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    Program program, other;
+    CHECK(program_make(arena, &clipped, &program) && program_make(arena, &rotating, &other));
+    if (*failures)
+        return;
+    size_t len = strlen(program.text);
+    Verdict verdict = program_verdict(arena, program.text, len, other.plan);
+    CHECK(strstr(verdict.said, "it has other parameters, buckets or inputs than the plan"));
+    for (uint32_t i = 0; i < program.plan->nodes.len; i++) {
+        FgNode *node = &program.plan->nodes.data[i];
+        if (node->op == FG_OP_adamw)
+            fg_node_set_int(program.plan, node, "pending", 0);
+    }
+    const Edit print = {".fingerprint = ",
+                        fg_arena_printf(arena, ".fingerprint = %lluu + 0 * ",
+                                        (unsigned long long)fg_module_fingerprint(program.plan)),
+                        "", true};
+    const char *text = edited(arena, program.text, &print, failures);
+    verdict = program_verdict(arena, text, strlen(text), program.plan);
+    CHECK(strstr(verdict.said, "it adds or belongs elsewhere"));
+    for (uint32_t v = 0; v < program.plan->values.len; v++)
+        if (program.plan->values.data[v].role == FG_ROLE_SCALARS)
+            program.plan->values.data[v].offset += 16;
+    verdict = program_verdict(arena, program.text, len, program.plan);
+    CHECK(strstr(verdict.said, "its scalars do not lie where the plan puts them"));
+    fg_arena_free(arena);
+}
+
 static void strides_are_checked(int *failures)
 {
     refuses(&strided, strided_edits, sizeof strided_edits / sizeof *strided_edits, failures);
@@ -395,7 +426,9 @@ static void chains_are_checked(int *failures)
 
 UNIT_MAIN({"libclang_must_load", libclang_must_load},
           {"every_message_is_seen", every_message_is_seen},
-          {"plans_lack_nothing", plans_lack_nothing}, {"only_the_plan_tells", only_the_plan_tells},
+          {"plans_lack_nothing", plans_lack_nothing},
+          {"plans_are_the_programs", plans_are_the_programs},
+          {"only_the_plan_tells", only_the_plan_tells},
           {"nothing_is_no_program", nothing_is_no_program},
           {"strides_are_checked", strides_are_checked},
           {"custom_functions_are_checked", custom_functions_are_checked},

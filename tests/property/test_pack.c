@@ -92,9 +92,10 @@ static void try_orders(const Instance *x, uint32_t done, int64_t *at, int64_t he
             continue;
         at[i] = 0;
         for (uint32_t k = 0; k < x->problem.n; k++) {
+            if (!(done >> k & 1) || !share_time(x, i, k))
+                continue;
             int64_t top = at[k] + x->items[k].bytes;
-            if ((done >> k & 1) && share_time(x, i, k) && top > at[i])
-                at[i] = top;
+            at[i] = top > at[i] ? top : at[i];
         }
         while (at[i] % x->items[i].align)
             at[i]++;

@@ -5,6 +5,7 @@
 
 #include "frontend/model.h"
 #include "passes/compile.h"
+#include "passes/lower.h"
 #include "random_model.h"
 
 #include <stdlib.h>
@@ -18,6 +19,7 @@ static FgMachine slow_machine(FgArena *arena, uint32_t ranks)
     FgMachine m = {
         .name = "slow", .ranks = ranks, .ranks_per_node = ranks, .memory_bytes = 1u << 30};
     m.reserved_bytes = 12345;
+    m.reserved_parts = 4321;
     m.workspace_bytes = 4096;
     m.matmul_f32 = m.matmul_bf16 = m.matmul_f16 = 2e8;
     m.vector_flops = 1e8;
@@ -32,6 +34,7 @@ static FgMachine slow_machine(FgArena *arena, uint32_t ranks)
     m.compute_beside_reduce = 0.8;
     m.gather_beside_compute = 0.6;
     m.reduce_beside_compute = 0.6;
+    m.compute_beside_parts = m.parts_beside_compute = 1.0;
     m.gather_beside_reduce = m.reduce_beside_gather = 0.5;
     m.host_node_bytes = (uint64_t)1 << 30;
     m.stash = m.fetch = m.gather;
@@ -51,7 +54,7 @@ typedef struct Case {
     Random random;
     FgLookup lookup; /* of what was compiled last */
     bool sharded;    /* it has a table whose rows stay with their owners */
-    uint32_t selective;
+    uint32_t selective, parts;
 } Case;
 
 static FgNumerics random_numerics(Random *r)
@@ -105,6 +108,7 @@ static void check_numerics(Case *c, uint64_t memory, int *failures)
     FgCompiled given, chosen, named;
     FgCompileOptions options = {.recompute = c->recompute,
                                 .memory_bytes = memory,
+                                .reduce = c->machine.ranks > 2 ? FG_REDUCE_PARTS : FG_REDUCE_AUTO,
                                 .offload = c->offload,
                                 .offload_auto = c->offload_auto};
     CHECK(fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, &given));
@@ -149,6 +153,7 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
               fg_diags_errors(c->diags) == 0;
     if (out->module) {
         c->lookup = out->module->numerics.lookup;
+        c->parts += fg_count_parts(out->module) > 0;
         c->selective += out->module->plan->recompute == FG_RECOMPUTE_SELECTIVE;
         c->sharded = false;
         for (uint32_t i = 0; i < out->module->params.len; i++)
@@ -195,6 +200,7 @@ static void every_plan_is_proved_and_never_worse(int *failures)
 {
     uint32_t rows = 0, sharded = 0; /* models whose lookups travel as rows; with a sharded table */
     uint32_t selective = 0;         /* schedules that recompute some values and keep others */
+    uint32_t parts = 0;             /* models some of whose gradients come in parts */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -208,11 +214,12 @@ static void every_plan_is_proved_and_never_worse(int *failures)
         rows += c.lookup == FG_LOOKUP_ROWS;
         sharded += c.sharded;
         selective += c.selective;
+        parts += c.parts > 0;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
-    CHECK(selective > 10);
+    CHECK(selective > 10 && parts > MODELS / 20);
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
     CHECK(sharded > MODELS / 8);
 }

@@ -153,11 +153,12 @@ typedef struct Groups {
     uint64_t n, rows_each;
 } Groups;
 
-/* Enough groups to fill the device, none below 16 rows, and no more partial sums than `floats`. */
+/* Enough groups to fill the device, none below `least` rows, and no more partial sums than
+ * `floats`. */
 static Groups group_rows(const FgRtCx *cx, uint64_t rows, uint64_t cols, uint64_t tiles,
-                         uint64_t floats)
+                         uint64_t least, uint64_t floats)
 {
-    uint64_t n = fg_ceil((uint64_t)cx->n_sm * 8, tiles), most = fg_ceil(rows, 16);
+    uint64_t n = fg_ceil((uint64_t)cx->n_sm * 8, tiles), most = fg_ceil(rows, least);
     n = n < most ? n : most;
     n = n < floats / cols ? n : floats / cols;
     n = n < 65535 ? n : 65535;
@@ -179,7 +180,7 @@ typedef struct Columns {
 static uint64_t sum_fused(FgRtCx *cx, cudaStream_t stream, const Columns *c)
 {
     Groups groups =
-        group_rows(cx, c->rows, c->cols, 4, c->scratch.partial_floats); /* two blocks an SM */
+        group_rows(cx, c->rows, c->cols, 4, ROWS, c->scratch.partial_floats); /* two blocks an SM */
     groups.rows_each = fg_ceil(groups.rows_each, ROWS) * ROWS;
     groups.n = fg_ceil(c->rows, groups.rows_each);
     fg_with_float(cx, c->dt, [&](auto tag) {
@@ -200,7 +201,7 @@ static uint64_t sum_tiles(FgRtCx *cx, cudaStream_t stream, const Columns *c)
     uint64_t size = fg_dtype_bytes(c->dt), chunk = c->source ? c->scratch.n_stats : c->rows;
     uint64_t tiles = fg_ceil(c->cols, (c->wide ? 16 / size : 1) * LANES);
     chunk = chunk < c->rows ? chunk : c->rows;
-    Groups groups = group_rows(cx, chunk, c->cols, tiles, c->scratch.partial_floats);
+    Groups groups = group_rows(cx, chunk, c->cols, tiles, 16, c->scratch.partial_floats);
     dim3 grid((unsigned)tiles, (unsigned)groups.n), block(LANES, LINES);
     for (uint64_t first = 0; first < c->rows; first += chunk) {
         uint64_t n = c->rows - first < chunk ? c->rows - first : chunk;

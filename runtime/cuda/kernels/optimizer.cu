@@ -39,7 +39,10 @@ void fg_cuda_grad_buffer(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
 
 /* ---- AdamW ----
  * The operations and their order are those of runtime/host/optimizer.c, without contraction: the
- * same bits. */
+ * moments have the same bits. Root and quotient are those of the special function units, within 2
+ * units in the last place of the step, which is itself a small part of the weight: exact ones take
+ * twice the instructions, and the update waits for its instructions rather than for memory. A root
+ * below the least normal number is 0, where eps is all that counts. */
 typedef struct AdamW {
     float factor, beta1, rest1, beta2, rest2, rate, root, eps, keep;
 } AdamW;
@@ -65,8 +68,10 @@ static __device__ void adamw_one(const AdamW &s, float keep, float grad, float &
     float g = __fmul_rn(grad, s.factor);
     m = __fadd_rn(__fmul_rn(s.beta1, m), __fmul_rn(s.rest1, g));
     v = __fadd_rn(__fmul_rn(s.beta2, v), __fmul_rn(__fmul_rn(s.rest2, g), g));
-    float root = __fadd_rn(__fmul_rn(__fsqrt_rn(v), s.root), s.eps);
-    w = __fsub_rn(__fmul_rn(w, keep), __fmul_rn(s.rate, __fdiv_rn(m, root)));
+    float root;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(v));
+    root = __fadd_rn(__fmul_rn(root, s.root), s.eps);
+    w = __fsub_rn(__fmul_rn(w, keep), __fmul_rn(s.rate, __fdividef(m, root)));
 }
 
 template <class G, class S> struct AdamWArrays {
@@ -403,11 +408,11 @@ void fg_cuda_adamw_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
         u.wide = fg_aligned(w) && fg_aligned(m) && fg_aligned(v) && fg_aligned(copy) &&
                  fg_aligned(from) && (hidden | u.rows.shift) % 4 == 0;
         if (from) {
-            AdamWArrays<G, S> a = {from, w, m, v, copy, 0, 1};
+            AdamWArrays<G, S> a = {from, w, m, v, copy, 0, 0};
             update_rows(cx, stream, a, u, named != 0);
         } else {
             u.norm = NULL; /* zeros count nothing */
-            AdamWArrays<Zero, S> a = {NULL, w, m, v, copy, 0, 1};
+            AdamWArrays<Zero, S> a = {NULL, w, m, v, copy, 0, 0};
             update_rows(cx, stream, a, u, named != 0);
         }
     });

@@ -119,6 +119,7 @@ typedef enum FgRole {
     FG_ROLE_MOMENT2,    /* bucket index */
     FG_ROLE_GRAD_SHARD, /* bucket index: reduced gradient of the owned slice */
     FG_ROLE_GATHERED,   /* bucket index: a whole copy that outlives the function that gathers it */
+    FG_ROLE_GRADIENTS,  /* bucket index: its whole gradient, which adds up over micro-steps */
     FG_ROLE_INPUT,      /* input index: staged batch */
     FG_ROLE_TABLE,      /* constants computed once by @init */
     FG_ROLE_SCALARS,    /* per-step scalars; layout in runtime/fg_rt.h */
@@ -197,6 +198,10 @@ typedef enum FgLookup { FG_LOOKUP_DENSE, FG_LOOKUP_ROWS } FgLookup;
  * tokens of all ranks travel to the owners of its rows (passes/vocab.c, passes/travel.c). */
 typedef enum FgVocab { FG_VOCAB_GATHERED, FG_VOCAB_SHARDED } FgVocab;
 
+/* Where gradients of micro-steps add up: reduced in each of them, in the owned slice; or in the
+ * whole gradient buffer, in the dtype of the wire, which is reduced once a step. */
+typedef enum FgAccumulateIn { FG_IN_SLICE, FG_IN_WHOLE } FgAccumulateIn;
+
 /* What changes results (design: I5): from model and flags alone, alike for every schedule. */
 typedef struct FgNumerics {
     FgDtype compute;    /* activations and gathered parameters */
@@ -208,7 +213,20 @@ typedef struct FgNumerics {
     FgVocab vocab;      /* the form of every embedding and head that allows it */
     int64_t chunk;      /* tokens of each rank that a head takes at a time, and that travel at a
                            time where it is sharded; 0: all, or as many as `vocab` decides */
+    FgAccumulateIn accumulate_in; /* with several micro-steps */
 } FgNumerics;
+
+/* Gradient buffers live from the first micro-step to the last. */
+static inline bool fg_sums_whole(const FgNumerics *numerics)
+{
+    return numerics->accumulate > 1 && numerics->accumulate_in == FG_IN_WHOLE;
+}
+
+/* The dtype of reduced gradient slices: what adds up in them does so in f32. */
+static inline FgDtype fg_slice_dtype(const FgNumerics *numerics)
+{
+    return numerics->accumulate > 1 && !fg_sums_whole(numerics) ? FG_F32 : numerics->wire;
+}
 
 /* The range of f16 is small: gradients are those of the loss times a scale, and an update is
  * skipped where one of them is not finite. */

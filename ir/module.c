@@ -16,8 +16,8 @@ FgModule *fg_module_new(FgArena *arena, FgDiags *diags, const char *name)
     m->diags = diags;
     m->name = fg_intern(m->intern, name);
     m->level = FG_LEVEL_GRAPH;
-    m->numerics =
-        (FgNumerics){FG_F32, FG_F32, FG_F32, 0.0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    m->numerics = (FgNumerics){
+        FG_F32, FG_F32, FG_F32, 0.0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0, FG_IN_SLICE};
     m->loss = FG_NO_ID;
     return m;
 }
@@ -183,8 +183,8 @@ const char *fg_mem_class_name(FgMemClass mem)
 
 const char *fg_role_name(FgRole role)
 {
-    static const char *const names[] = {"none",       "shard",    "master", "moment1",  "moment2",
-                                        "grad_shard", "gathered", "input",  "table",    "scalars",
-                                        "norm",       "loss",     "scaler", "workspace"};
+    static const char *const names[] = {
+        "none",  "shard", "master",  "moment1", "moment2", "grad_shard", "gathered", "grad_whole",
+        "input", "table", "scalars", "norm",    "loss",    "scaler",     "workspace"};
     return names[role];
 }

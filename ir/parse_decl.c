@@ -84,6 +84,20 @@ static bool parse_vocab(FgParser *p, FgVocab *out)
     return true;
 }
 
+static const char *accumulate_in_name(uint32_t in)
+{
+    return in == FG_IN_WHOLE ? "whole" : "slice";
+}
+
+static bool parse_accumulate_in(FgParser *p, FgAccumulateIn *out)
+{
+    uint32_t in;
+    if (!fg_parse_choice(p, "slice or whole", accumulate_in_name, 2, &in))
+        return false;
+    *out = (FgAccumulateIn)in;
+    return true;
+}
+
 static bool parse_numerics(FgParser *p)
 {
     FgNumerics *x = &p->m->numerics;
@@ -92,9 +106,11 @@ static bool parse_numerics(FgParser *p)
     do {
         FgLoc loc = p->t.loc;
         const char *key;
-        bool ok = fg_parse_word(p, "compute, wire, shard, clip, accumulate, lookup, vocab or chunk",
-                                &key) &&
-                  fg_parse_punct(p, '=');
+        bool ok =
+            fg_parse_word(
+                p, "compute, wire, shard, clip, accumulate, accumulate_in, lookup, vocab or chunk",
+                &key) &&
+            fg_parse_punct(p, '=');
         if (!ok)
             return false;
         if (strcmp(key, "compute") == 0)
@@ -107,6 +123,8 @@ static bool parse_numerics(FgParser *p)
             ok = fg_parse_double(p, &x->clip);
         else if (strcmp(key, "accumulate") == 0)
             ok = fg_parse_i64(p, &x->accumulate);
+        else if (strcmp(key, "accumulate_in") == 0)
+            ok = parse_accumulate_in(p, &x->accumulate_in);
         else if (strcmp(key, "lookup") == 0)
             ok = parse_lookup(p, &x->lookup);
         else if (strcmp(key, "vocab") == 0)

@@ -461,6 +461,8 @@ static void print_head(Printer *p)
                   x->vocab == FG_VOCAB_SHARDED ? ", vocab=sharded" : "");
     if (x->chunk)
         fg_buf_printf(p->out, ", chunk=%" PRId64, x->chunk);
+    if (x->accumulate_in == FG_IN_WHOLE)
+        fg_buf_puts(p->out, ", accumulate_in=whole");
     fg_buf_puts(p->out, ")\n");
     if (m->state_bytes || m->arena_bytes)
         fg_buf_printf(p->out, "memory states(%" PRIu64 ") arena(%" PRIu64 ")", m->state_bytes,

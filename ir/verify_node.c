@@ -173,12 +173,14 @@ static void expect_parts(FgVerifier *v, const FgNode *node, uint32_t id)
     expect_gradient_of(v, node, id, v->m->ranks);
 }
 
-static void expect_carried(FgVerifier *v, const FgNode *node, uint32_t id)
+/* A state that is made is one of those that outlive a function. */
+static void expect_carried(FgVerifier *v, const FgNode *node, uint32_t id, FgRole role)
 {
     const FgValue *x = &v->m->values.data[id];
-    if (x->role != FG_ROLE_GATHERED || x->index != node->bucket)
-        fg_verify_fail_node(v, node, "%s is no carried copy of bucket '%s'",
-                            fg_verify_value_text(v, id), v->m->buckets.data[node->bucket].name);
+    if (x->kind == FG_VALUE_STATE && (x->role != role || x->index != node->bucket))
+        fg_verify_fail_node(
+            v, node, "%s is no carried %s of bucket '%s'", fg_verify_value_text(v, id),
+            role == FG_ROLE_GATHERED ? "copy" : "gradient", v->m->buckets.data[node->bucket].name);
 }
 
 /* Rows of a parameter of the bucket: its table begins where `first` says and has their width. */
@@ -296,12 +298,12 @@ void fg_verify_node_bucket(FgVerifier *v, const FgNode *node)
     if (node->op == FG_OP_gather) {
         expect_shard(v, node);
         expect_whole(v, node, node->results[0]);
-        if (v->m->values.data[node->results[0]].kind == FG_VALUE_STATE)
-            expect_carried(v, node, node->results[0]);
+        expect_carried(v, node, node->results[0], FG_ROLE_GATHERED);
     } else if (node->op == FG_OP_release) {
         expect_whole(v, node, node->operands[0]);
     } else if (node->op == FG_OP_grad_buffer) {
         expect_whole(v, node, node->results[0]);
+        expect_carried(v, node, node->results[0], FG_ROLE_GRADIENTS);
     } else if (node->op == FG_OP_reduce_scatter) {
         expect_whole(v, node, node->operands[0]);
         expect_gradient(v, node, node->results[0]);

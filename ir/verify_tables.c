@@ -187,10 +187,11 @@ static bool is_grad_shard(const FgValue *x)
     return x->kind == FG_VALUE_STATE && x->role == FG_ROLE_GRAD_SHARD;
 }
 
-/* A whole copy of a bucket that several functions share. */
+/* A whole copy of a bucket, or its whole gradient, that several functions share. */
 static bool is_carried(const FgValue *x)
 {
-    return x->kind == FG_VALUE_STATE && x->role == FG_ROLE_GATHERED;
+    return x->kind == FG_VALUE_STATE &&
+           (x->role == FG_ROLE_GATHERED || x->role == FG_ROLE_GRADIENTS);
 }
 
 /* Addresses, once memplan has given them: states below state_bytes, the rest in the arena above,
@@ -223,7 +224,8 @@ static void verify_address(FgVerifier *v, FgLoc loc, const FgValue *x)
 static void verify_carried(FgVerifier *v, const FgValue *x)
 {
     const FgBucket *b = x->index < v->m->buckets.len ? &v->m->buckets.data[x->index] : NULL;
-    if (!b || x->type->dtype != b->dtype || (uint64_t)fg_type_elements(x->type) != b->elements)
+    FgDtype dtype = !b || x->role == FG_ROLE_GRADIENTS ? v->m->numerics.wire : b->dtype;
+    if (!b || x->type->dtype != dtype || (uint64_t)fg_type_elements(x->type) != b->elements)
         fg_verify_fail(v, FG_NOWHERE, "%s is no whole copy of a bucket",
                        fg_verify_value_text(v, x->id));
 }

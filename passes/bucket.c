@@ -161,8 +161,10 @@ static void copy_nodes(Cx *cx, const FgIdVec *old)
 static void decide_lookup(Cx *cx)
 {
     FgModule *m = cx->m;
-    const uint32_t *travels = fg_rows_travel(cx->scratch, m, m->ranks);
     m->numerics.lookup = FG_LOOKUP_DENSE;
+    if (fg_sums_whole(&m->numerics))
+        return; /* what adds up is the whole gradient, rows of lookups in it */
+    const uint32_t *travels = fg_rows_travel(cx->scratch, m, m->ranks);
     for (uint32_t v = 0; v < m->values.len; v++)
         if (travels[v] != FG_NO_ID)
             m->numerics.lookup = FG_LOOKUP_ROWS;

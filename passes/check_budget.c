@@ -39,7 +39,8 @@ static void hold(Walk *walk, uint32_t buffer, bool held)
     *sum = held ? *sum + bytes : *sum - bytes;
 }
 
-/* Copies that are released before they are gathered live into the function. */
+/* Copies that are released before they are gathered live into the function, and gradients that are
+ * added to before they begin. */
 static void begin(Walk *walk, const FgTraceFunc *func)
 {
     const FgTrace *trace = walk->check->trace;
@@ -48,8 +49,13 @@ static void begin(Walk *walk, const FgTraceFunc *func)
         hold(walk, i, false);
     for (uint32_t i = 0; i < func->order.len; i++) {
         const FgTraceNode *node = &trace->nodes.data[func->order.data[i]];
-        for (uint32_t k = 0; k < node->n_accesses; k++)
-            walk->last[trace->buffers.data[node->accesses[k].buffer].root] = i;
+        for (uint32_t k = 0; k < node->n_accesses; k++) {
+            uint32_t root = trace->buffers.data[node->accesses[k].buffer].root;
+            walk->last[root] = i;
+            if (!seen[root] && maker(trace, root) == FG_TRACE_GRAD_BUFFER)
+                hold(walk, root, node->kind != FG_TRACE_GRAD_BUFFER);
+            seen[root] |= maker(trace, root) == FG_TRACE_GRAD_BUFFER;
+        }
         if (node->kind == FG_TRACE_GATHER)
             seen[trace->buffers.data[node->results[0]].root] = true;
         if (node->kind != FG_TRACE_RELEASE)

@@ -94,7 +94,8 @@ static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t valu
                           "gather it after that",
                           fg_check_value_text(check, value),
                           walk->trace->buckets.data[bucket].name);
-    } else if (!fg_check_buffer(walk, root)->state && fact->run != walk->run) {
+    } else if (!fg_check_buffer(walk, root)->state && fact->run != walk->run &&
+               !fg_check_adds_up(walk, root, fact)) {
         fg_check_fail(
             check, node, R_RUN,
             "it reads %s as an earlier run of a function left it, before it is made again",
@@ -248,6 +249,8 @@ void fg_check_contents(FgCheck *check, const FgCheckSpace *space)
                         .carried = FG_NEW_ARRAY(check->arena, bool, n),
                         .released = FG_NEW_ARRAY(check->arena, bool, n),
                         .writes = FG_NEW_ARRAY(check->arena, uint32_t, n),
+                        .begun = FG_NEW_ARRAY(check->arena, uint32_t, n),
+                        .covers = FG_NEW_ARRAY(check->arena, uint32_t, n),
                         .open = FG_NEW_ARRAY(check->arena, bool, n),
                         .ids = FG_NEW_ARRAY(check->arena, uint32_t, n),
                         .origin = FG_NEW_ARRAY(check->arena, FgCheckOrigin, n),

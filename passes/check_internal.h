@@ -143,6 +143,8 @@ typedef struct FgCheckWalk {
     bool *carried;    /* gathered before the first period */
     bool *released;   /* gathered copy -> was released at some time */
     uint32_t *writes; /* gradient buffer -> contributions since its begin */
+    uint32_t *begun;  /* gradient buffer -> the run that began it */
+    uint32_t *covers; /* gradient buffer -> micro-steps that are complete in it */
     bool *open; /* gradient buffer -> begun, not reduced; exchanged rows -> not added; collected
                    tokens -> not used */
     FgCheckOrigin *origin; /* by buffer */
@@ -175,6 +177,14 @@ static inline const char *fg_check_text(const FgCheckWalk *walk, uint32_t id)
 void fg_check_contents(FgCheck *check, const FgCheckSpace *space);
 /* The work that makes a buffer; FG_TRACE_WORK for states. */
 FgTraceKind fg_check_maker(const FgCheckWalk *walk, uint32_t value);
+
+/* A gradient buffer that is open and was begun by the run that wrote this, or before: it adds up
+ * over functions. */
+static inline bool fg_check_adds_up(const FgCheckWalk *walk, uint32_t root, const FgCheckFact *fact)
+{
+    return walk->open[root] && fg_check_maker(walk, root) == FG_TRACE_GRAD_BUFFER &&
+           fact->run >= walk->begun[root];
+}
 
 /* ---- rules of a step (check_step.c) ---- */
 /* A slice of a gradient buffer is about to be written. */

@@ -59,12 +59,14 @@ static uint64_t address_of(const FgModule *module, uint32_t id)
     return FG_NO_OFFSET;
 }
 
-/* A node that gathers into a carried copy, or FG_NO_ID. */
-static uint32_t gather_of(const FgModule *module, uint32_t value)
+/* A node that begins what outlives a function, a carried copy or gradient; or FG_NO_ID. */
+static uint32_t begin_of(const FgModule *module, uint32_t value)
 {
+    FgOp op =
+        module->values.data[value].role == FG_ROLE_GATHERED ? FG_OP_gather : FG_OP_grad_buffer;
     for (uint32_t i = 0; i < module->nodes.len; i++) {
         const FgNode *node = &module->nodes.data[i];
-        if (node->op == FG_OP_gather && node->n_results == 1 && node->results[0] == value)
+        if (node->op == op && node->n_results == 1 && node->results[0] == value)
             return i;
     }
     return FG_NO_ID;
@@ -75,8 +77,10 @@ static void add_values(Cx *cx)
     const FgModule *module = cx->module;
     for (uint32_t i = 0; i < module->values.len; i++) {
         const FgValue *value = &module->values.data[i];
-        /* A carried copy is what gathers make, whichever function they stand in. */
-        bool carried = value->kind == FG_VALUE_STATE && value->role == FG_ROLE_GATHERED;
+        /* A carried copy is what gathers make, whichever function they stand in; a gradient that
+         * adds up over functions, what its begin makes. */
+        bool carried = value->kind == FG_VALUE_STATE &&
+                       (value->role == FG_ROLE_GATHERED || value->role == FG_ROLE_GRADIENTS);
         bool state = value->kind == FG_VALUE_STATE && !carried;
         FgTraceBuffer buffer = {.id = i,
                                 .name = value->name,
@@ -89,7 +93,7 @@ static void add_values(Cx *cx)
                                 .state = state,
                                 .role = value->role,
                                 .index = value->index,
-                                .def = carried ? gather_of(module, i)
+                                .def = carried ? begin_of(module, i)
                                        : state ? FG_NO_ID
                                                : value->def};
         fg_vec_push(cx->arena, &cx->out->buffers, buffer);

@@ -1,10 +1,10 @@
 /* The rules of a training step, on top of the contents of memory: a gathered copy is gathered once
  * and released once, in turn; each slice of a gradient buffer is written, then added to, then
- * reduced once with all slices in place; rows of lookups are exchanged, and added once to the
- * reduced gradient; each trainable bucket is updated exactly once a period,
- * with the reductions of all micro-steps of one step; what came in parts, one of each rank, is
- * added up by the update and read by nothing else; the norm counts each bucket once, after its last
- * reduction, and is complete before it is used.
+ * reduced once with all slices in place, and what each micro-step since its begin adds; rows of
+ * lookups are exchanged, and added once to the reduced gradient; each trainable bucket is updated
+ * exactly once a period, with the reductions of all micro-steps of one step; what came in parts,
+ * one of each rank, is added up by the update and read by nothing else; the norm counts each bucket
+ * once, after its last reduction, and is complete before it is used.
  *
  * With clipping the update is pending: it belongs to the step before, and the device skips it where
  * there is none (the first period, and the one after a flush). So it is where the loss is scaled:
@@ -120,7 +120,8 @@ static void grad_buffer(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(walk->check, node, R_BEGUN, "it begins %s again before its reduction",
                       fg_check_text(walk, buffer));
     walk->open[buffer] = true;
-    walk->writes[buffer] = 0;
+    walk->begun[buffer] = walk->run;
+    walk->writes[buffer] = walk->covers[buffer] = 0;
 }
 
 void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
@@ -135,7 +136,8 @@ void fg_check_slice(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value)
     for (; at < span.hi; at = fg_check_cells_next(&walk->cells, at)) {
         const FgCheckFact *fact = fg_check_cells_at(&walk->cells, at);
         uint32_t held = fact->content - 1;
-        if (!fact->content || check->root[held] != root || fact->run != walk->run) {
+        if (!fact->content || check->root[held] != root ||
+            (fact->run != walk->run && !fg_check_adds_up(walk, root, fact))) {
             fg_check_fail(check, node, R_NOT_BEGUN,
                           "it writes a gradient into %s, which has not begun (grad_buffer)",
                           fg_check_text(walk, root));
@@ -192,9 +194,11 @@ static void check_parts(FgCheckWalk *walk, const FgTraceNode *node, const FgTrac
                           "it reduces %s before the gradient of \"%s\" is written there",
                           fg_check_text(walk, buffer), param->name);
     }
-    if (bucket->writes != FG_NO_ID && walk->writes[buffer] != bucket->writes)
+    uint32_t micro_steps = walk->covers[buffer] + 1;
+    if (bucket->writes != FG_NO_ID && walk->writes[buffer] != micro_steps * bucket->writes)
         fg_check_fail(walk->check, node, R_PART, "it reduces %s after %u of %u contributions",
-                      fg_check_text(walk, buffer), walk->writes[buffer], bucket->writes);
+                      fg_check_text(walk, buffer), walk->writes[buffer],
+                      micro_steps * bucket->writes);
     FgCheckSpan span = walk->space->spans[buffer];
     if (span.lo >= span.hi)
         return;
@@ -233,7 +237,7 @@ void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice)
     }
 }
 
-/* Reductions of a step. */
+/* Reductions of a step; one of a buffer that adds up over micro-steps is one of each of them. */
 static uint32_t reductions_of(const FgCheckWalk *walk, const FgTraceBucket *bucket)
 {
     return bucket->writes ? walk->micro_steps : 0;
@@ -298,7 +302,7 @@ static void reduce(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(check, node, R_ROWS,
                       "it reduces a gradient of %s before the lookups of the micro-step before",
                       bucket->name);
-    state->reductions++;
+    state->reductions += walk->covers[buffer] + 1;
 }
 
 /* Does the node read the gradient that the bucket's slice holds? */
@@ -581,10 +585,29 @@ void fg_check_step_end(FgCheckWalk *walk, bool flush)
                 walk->carried[i] ? "gathered" : "not");
 }
 
+/* A gradient buffer that is open at the end of a micro-step adds up: the next one goes on with it,
+ * once this one has contributed all that it has. */
+static void add_up(FgCheckWalk *walk, const FgTraceFunc *func, uint32_t buffer)
+{
+    uint32_t def = fg_check_buffer(walk, buffer)->def;
+    uint32_t bucket = walk->trace->nodes.data[def].bucket;
+    uint32_t writes =
+        bucket < walk->trace->buckets.len ? walk->trace->buckets.data[bucket].writes : FG_NO_ID;
+    uint32_t want = ++walk->covers[buffer] * writes;
+    if (writes != FG_NO_ID && walk->writes[buffer] != want)
+        fg_check_fail_module(walk->check, "@%s ends with %u of %u contributions to %s", func->name,
+                             walk->writes[buffer], want, fg_check_text(walk, buffer));
+}
+
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func)
 {
     for (uint32_t i = 0; i < walk->trace->buffers.len; i++) {
         FgTraceKind maker = fg_check_maker(walk, i);
+        if (walk->open[i] && maker == FG_TRACE_GRAD_BUFFER &&
+            (!strcmp(func->name, "first") || !strcmp(func->name, "middle"))) {
+            add_up(walk, func, i);
+            continue;
+        }
         if (walk->open[i])
             fg_check_fail_module(walk->check, "@%s never %s %s", func->name,
                                  maker == FG_TRACE_EXCHANGE  ? "adds"

@@ -89,6 +89,7 @@ typedef struct FgCompileOptions {
     bool offload_auto;  /* as little of all classes as the memory asks for; `offload` is 0 then */
     bool numerics_auto; /* numerics are searched, too (passes/numerics.c), but for what is ... */
     bool fixed_vocab, fixed_chunk; /* ... as given: the form of the vocabulary, the head's pieces */
+    bool fixed_accumulate_in;      /* ... and where gradients of micro-steps add up */
     bool offer;                    /* without `numerics_auto`: find out what that would save */
 } FgCompileOptions;
 

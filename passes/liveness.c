@@ -98,7 +98,8 @@ static bool comes_and_goes(const FgModule *module, const FgValue *value)
         return false;
     if (value->offset != FG_NO_OFFSET)
         return value->offset >= module->state_bytes;
-    return value->role == FG_ROLE_GRAD_SHARD || value->role == FG_ROLE_GATHERED;
+    return value->role == FG_ROLE_GRAD_SHARD || value->role == FG_ROLE_GATHERED ||
+           value->role == FG_ROLE_GRADIENTS;
 }
 
 /* Does a node read what its results held? */

@@ -44,6 +44,13 @@ static inline bool fg_is_carried(const FgModule *module, uint32_t value)
     return v->kind == FG_VALUE_STATE && v->role == FG_ROLE_GATHERED;
 }
 
+/* A whole gradient that adds up over micro-steps: a state that lives from the first to the last. */
+static inline bool fg_is_summed(const FgModule *module, uint32_t value)
+{
+    const FgValue *v = &module->values.data[value];
+    return v->kind == FG_VALUE_STATE && v->role == FG_ROLE_GRADIENTS;
+}
+
 /* False, after an error that names the pass, when a node of `op` shows that the pass (or a later
  * one) has run already. */
 bool fg_pass_is_first(const FgModule *module, FgOp op, const char *pass);

@@ -26,7 +26,7 @@
 static bool lives_always(const FgValue *v)
 {
     return v->kind == FG_VALUE_STATE && v->role != FG_ROLE_GRAD_SHARD &&
-           v->role != FG_ROLE_GATHERED;
+           v->role != FG_ROLE_GATHERED && v->role != FG_ROLE_GRADIENTS;
 }
 
 /* Sets an address; true when it is another one. */

@@ -1,12 +1,13 @@
 /* numerics: fg_compile, and the search over what changes results, for those who allow it.
  *
  * A schedule never changes a result; some choices do, in the order of additions alone: whether the
- * vocabulary's tables are gathered or stay with the owners of their rows, and how many tokens a
- * head takes at a time. Under `--numerics default` they are what flags say. Under `auto` what no
- * flag says is searched, too:
+ * vocabulary's tables are gathered or stay with the owners of their rows, how many tokens a
+ * head takes at a time, and where gradients of micro-steps add up. Under `--numerics default` they
+ * are what flags say. Under `auto` what no flag says is searched, too:
  *
- *   1. Candidates follow from the graph: as given; the vocabulary sharded; a gathered head in two,
- *      four and eight pieces, where these are long enough for matrix products.
+ *   1. Candidates follow from the graph: as given; the vocabulary sharded; with micro-steps, each
+ *      of these with gradients that add up whole; a gathered head in two, four and eight pieces,
+ *      where these are long enough for matrix products.
  *   2. Each is tried quickly (fg_run_quick): its floor, and a plan by one choice of levers.
  *   3. What is given, and the best two of the others as far as they come near the best, are
  *      searched thoroughly, as without `auto`. The fastest that fits wins.
@@ -17,7 +18,8 @@
  * bounded by counts: every machine comes to the same choice.
  *
  * Under `default`, for those who ask (options->offer), two candidates at most are looked at with
- * two lowerings each, of some ninety that a search takes, and what they would save is told. */
+ * two lowerings each (with micro-steps three), of some ninety that a search takes, and what they
+ * would save is told. */
 #include "passes/compile_run.h"
 #include "passes/vocab.h"
 
@@ -103,10 +105,22 @@ static bool chunk_is_free(const Auto *a)
     return !a->options->fixed_chunk && n->vocab == FG_VOCAB_GATHERED && n->chunk == 0;
 }
 
+/* With several micro-steps: a candidate, and one reduction a step instead of one in each. */
+static void add_whole(Auto *a, FgNumerics n)
+{
+    if (a->options->fixed_accumulate_in || n.accumulate < 2 || n.accumulate_in == FG_IN_WHOLE)
+        return;
+    n.accumulate_in = FG_IN_WHOLE;
+    n.shard = fg_slice_dtype(&n);
+    fg_vec_push(a->arena, &a->candidates, ((Candidate){.numerics = n}));
+}
+
 static void find_candidates(Auto *a, const FgModule *graph)
 {
     uint64_t logits;
     add_sharded(a);
+    for (uint32_t i = 0, n = a->candidates.len; i < n; i++)
+        add_whole(a, a->candidates.data[i].numerics);
     int64_t tokens = chunk_is_free(a) ? head_tokens(graph, &logits) : 0;
     for (int64_t parts = 2; parts <= 8; parts *= 2)
         add_pieces(a, tokens, parts);
@@ -115,6 +129,9 @@ static void find_candidates(Auto *a, const FgModule *graph)
 /* Does the graph, after its passes, differ from what is given? */
 static bool took_effect(const FgModule *graph, const FgNumerics *given)
 {
+    if (graph->numerics.accumulate_in != given->accumulate_in &&
+        graph->numerics.vocab == given->vocab)
+        return true;
     bool sharded = false;
     for (uint32_t i = 0; i < graph->params.len; i++)
         sharded |= graph->params.data[i].sharded;
@@ -312,14 +329,15 @@ static void look_at(Auto *a, const Candidate *c, const FgEvaluation *given_at_us
     fg_arena_free(arena);
 }
 
-/* Two candidates at most, with two lowerings each: the sharded vocabulary, and a head in pieces
- * where its logits weigh something. */
+/* Three candidates at most, with two lowerings each: the sharded vocabulary, gradients that add up
+ * whole, and a head in pieces where its logits weigh something. */
 static bool make_offer(Auto *a, FgRun *given)
 {
     uint64_t logits = 0;
     FgCompiled *out = given->out;
     double start = now_ms();
     add_sharded(a);
+    add_whole(a, a->candidates.data[0].numerics);
     int64_t tokens = chunk_is_free(a) ? head_tokens(given->graph, &logits) : 0;
     if ((double)logits >= SMALL_LOGITS * (double)given->chosen.ledger.peak_bytes)
         add_pieces(a, tokens, OFFERED_PIECES);

@@ -9,6 +9,9 @@
  *   grad %dw {param = 3}         ->   %dw = linear_dw %x, %dy         in %g+256
  *                                     %s  = reduce_scatter %g
  *
+ * Where gradients of micro-steps add up whole (fg_sums_whole) the buffer is a state: `update`
+ * leaves its begin to the first micro-step and its reduction to the last, and all others add.
+ *
  * The gradient of a lookup whose rows travel (fg_rows_travel) never enters the buffer, which need
  * not wait for it: the rows of all ranks are exchanged, and each rank adds those that lie in its
  * slice, after the reduction.
@@ -138,7 +141,10 @@ static void open_buffer(Cx *cx, uint32_t bucket, const FgNode *at)
     const FgBucket *b = &m->buckets.data[bucket];
     int64_t n = (int64_t)b->elements;
     const char *name = fg_arena_printf(m->arena, "%s.grads", b->name);
-    uint32_t buffer = fg_add_value(m, name, fg_type(m, m->numerics.wire, 1, &n));
+    const FgType *type = fg_type(m, m->numerics.wire, 1, &n);
+    uint32_t buffer = fg_sums_whole(&m->numerics)
+                          ? fg_add_state(m, name, type, FG_ROLE_GRADIENTS, bucket, FG_MEM_GRADIENTS)
+                          : fg_add_value(m, name, type);
     fg_value(m, buffer)->mem = FG_MEM_GRADIENTS;
     FgBuilder build = builder_at(cx, at, b->name);
     FgNode *node = fg_node_new(&build, FG_OP_grad_buffer, NULL, 0);

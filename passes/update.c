@@ -8,7 +8,8 @@
  * until all gradients are known to be finite. With accumulation the body is emitted three times:
  * @first overwrites loss and gradient shards, @middle adds, @last adds, takes norms and updates;
  * the runtime runs @middle as often as needed, so the program does not grow with the number of
- * micro-steps.
+ * micro-steps. Gradients that add up whole (fg_sums_whole) begin in @first, and every contribution
+ * of another body adds to them; @last reduces them, and that begins the slices.
  *
  * Where the plan says `early`, a bucket's update is made in two calls: of the elements in rows that
  * no token of this micro-step names, which is all but few, once the rest of the gradient is there;
@@ -421,7 +422,8 @@ static void finish_part(Cx *cx, FgNode *node, const Body *body)
         return;
     }
     bool adds = fg_node_attr(node, "accumulate")->i != 0;
-    fg_node_set_int(cx->m, node, "accumulate", adds || !body->first);
+    bool whole = node->op == FG_OP_reduce_scatter && fg_is_summed(cx->m, node->operands[0]);
+    fg_node_set_int(cx->m, node, "accumulate", adds || (!body->first && !whole));
     if (--cx->parts[bucket] == 0 && body->last)
         emit_norm_and_update(cx, bucket);
 }
@@ -442,14 +444,27 @@ static void emit_round_gathers(Cx *cx)
 }
 
 /* Does a node of the base stand in this body? Of a carried copy there is one gather and one
- * release. */
+ * release, of a gradient that adds up whole one begin and one reduction. */
 static bool stands_in(const Cx *cx, const FgNode *node, const Body *body)
 {
     if (node->op == FG_OP_gather && fg_is_carried(cx->m, node->results[0]))
         return body->first && !is_round(cx, node);
     if (node->op == FG_OP_release && fg_is_carried(cx->m, node->operands[0]))
         return body->last;
+    if (node->op == FG_OP_grad_buffer && fg_is_summed(cx->m, node->results[0]))
+        return body->first;
+    if (node->op == FG_OP_reduce_scatter && fg_is_summed(cx->m, node->operands[0]))
+        return body->last;
     return true;
+}
+
+/* A contribution to a gradient that adds up whole. */
+static bool contributes_whole(const Cx *cx, const FgNode *node)
+{
+    if (node->n_results == 0 || node->results[0] == FG_NO_ID)
+        return false;
+    uint32_t root = cx->m->values.data[node->results[0]].root;
+    return root != node->results[0] && fg_is_summed(cx->m, root);
 }
 
 static void emit_body(Cx *cx, const Body *body)
@@ -476,6 +491,8 @@ static void emit_body(Cx *cx, const Body *body)
         else
             fg_vec_push(m->arena, &cx->order, id);
         FgNode *node = fg_node(m, id);
+        if (!body->first && contributes_whole(cx, node))
+            fg_node_set_int(m, node, "accumulate", true);
         if (node->n_results > 0 && node->results[0] == body_value(cx, loss))
             emit_loss_add(cx, body_value(cx, loss), body->first);
         if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all ||

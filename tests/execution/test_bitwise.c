@@ -213,14 +213,15 @@ static Setup make_setup(uint64_t seed)
     Setup s = {.arena = fg_arena_new(), .seed = seed};
     Random random = {seed + 1000};
     s.diags = fg_diags_new(s.arena);
-    s.numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    s.numerics = (FgNumerics){.accumulate = 1};
     if (random_below(&random, 2))
         s.numerics.compute = s.numerics.wire = FG_BF16;
     if (seed % 4 == 0)
         s.numerics.compute = s.numerics.wire = FG_F16;
     s.numerics.clip = random_below(&random, 2) ? 0.5 : 0;
     s.numerics.accumulate = 1 + random_below(&random, 4);
-    s.numerics.shard = s.numerics.accumulate > 1 ? FG_F32 : s.numerics.wire;
+    s.numerics.accumulate_in = (FgAccumulateIn)(s.numerics.accumulate > 1 && seed % 3 == 0);
+    s.numerics.shard = fg_slice_dtype(&s.numerics);
     s.numerics.vocab = random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED;
     bool pieces = s.numerics.vocab == FG_VOCAB_SHARDED || random_below(&random, 3) > 0;
     s.numerics.chunk = pieces ? 1 + random_below(&random, 9) : 0;

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     FgArena *arena = fg_arena_new();
     FgDiags *diags = fg_diags_new(arena);
-    FgNumerics numerics = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics numerics = {.accumulate = 1};
     FgModelOptions options = {.numerics = numerics};
     char *text = fg_arena_strndup(arena, (const char *)data, size);
     FgBuf said;

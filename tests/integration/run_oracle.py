@@ -6,7 +6,7 @@ At fp32, on 1, 2 and 3 ranks: loss, every gradient and ten AdamW losses against 
 three schedules agree bit by bit: losses, gradients, checkpoints; at bf16 too. bf16 stays near fp32 (see BF16_*). With a
 sharded vocabulary the same holds at the same tolerances; the tokens travel five at a time, so that pieces differ in size. The
 searched schedule of each also runs in checked mode; with a sharded vocabulary it does so with all in host memory too.
-With the head in pieces of eight tokens, too.
+With the head in pieces of eight tokens and gradients that add up whole, too: two micro-steps of the one batch.
 """
 import json
 import os
@@ -19,7 +19,7 @@ NEGLIGIBLE = 1e-6  # gradients that are zero but for rounding
 SCHEDULES = ("zero3", "minimum", "compiled")
 RANKS = ((1, 2), (2, 1), (3, 1))  # ranks, rows of each: the batch has two rows, so the third rank has none
 SHARDED = ("--vocab", "sharded", "--vocab-chunk", 5)
-FORMS = {"gathered": (), "pieces": ("--vocab-chunk", 8), "sharded": SHARDED, "offloaded": (*SHARDED, "--offload", "optimizer,activations,parameters")}
+FORMS = {"gathered": (), "pieces": ("--vocab-chunk", 8, "--accumulate", 2, "--accumulate-in", "whole"), "sharded": SHARDED, "offloaded": (*SHARDED, "--offload", "optimizer,activations,parameters")}
 BASE = {"offloaded": "sharded"}  # what must give the same bits
 OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1")
 
@@ -131,7 +131,7 @@ def main():
             for schedule in SCHEDULES[1:]:
                 cases.run(f"{where}: {schedule} as zero3, bitwise, {precision}", oracle.agrees, ranks, batch, precision, schedule)
         cases.run(f"{where}, vocabulary sharded: loss, gradients and AdamW as torch's", oracle.reproduces, ranks, batch, "sharded")
-    where = f"{name} on 2 ranks, the head in pieces"
+    where = f"{name} on 2 ranks, the head in pieces, gradients of two micro-steps added up whole"
     cases.run(f"{where}: loss, gradients and AdamW as torch's", oracle.reproduces, 2, 1, "pieces")
     for ranks, batch, precision in ((2, 1, "bf16"), (3, 1, "fp32")):
         where = f"{name} on {ranks} ranks, vocabulary sharded"

@@ -1,5 +1,6 @@
 """A training run of 200 steps against torch's: accumulation, clipping, warm-up and cosine, on 1, 2 and 3 ranks; and
-stopped and resumed, bit by bit as the run that was not. A sharded vocabulary follows the same curve."""
+stopped and resumed, bit by bit as the run that was not. A sharded vocabulary follows the same curve, and so do gradients
+that add up whole, on three ranks."""
 import json
 import os
 
@@ -7,7 +8,8 @@ from common import Cases, checkpoint, near, open_tools, read_log, require, same_
 
 LOSS, NORM, RATE = 1e-4, 2e-3, 1e-9
 CLIPPED = 28  # clipping acts at the steps 26 and 27
-RANKS = ((1, 8), (2, 4), (3, 3))  # ranks, rows of each; 8 rows in all, so the third rank of three has two
+# Ranks, rows of each; 8 rows in all, so the third rank of three has two; where gradients of micro-steps add up.
+RANKS = ((1, 8, ()), (2, 4, ()), (3, 3, ("--accumulate-in", "whole")))
 
 
 class Curve:
@@ -76,9 +78,9 @@ class Curve:
 def main():
     tools, _ = open_tools()
     cases, curve, runs = Cases(), Curve(tools), {}
-    for ranks, batch in RANKS:
+    for ranks, batch, sums in RANKS:
         where = f"curve on {ranks} rank{'s' if ranks > 1 else ''}"
-        runs[ranks] = cases.run(f"{where}: 200 steps as torch's", curve.follows, ranks, batch, "compiled")
+        runs[ranks] = cases.run(f"{where}: 200 steps as torch's", curve.follows, ranks, batch, "compiled", *sums)
         cases.run(f"{where}: stopped and resumed, bitwise", curve.resumes, ranks, "compiled", runs[ranks])
         cases.run(f"{where}: 200 steps as torch's, vocabulary sharded", curve.follows, ranks, batch, "compiled",
                   "--vocab", "sharded", "--vocab-chunk", "50")  # fmt: skip

@@ -33,11 +33,12 @@ static bool compile(FgArena *arena, const Variant *v, FgCompiled *out)
     FgMachine machine;
     FgNumerics numerics = {.compute = v->precision,
                            .wire = v->precision,
-                           .shard = v->accumulate > 1 ? FG_F32 : v->precision,
                            .clip = v->clip,
                            .accumulate = v->accumulate ? v->accumulate : 1,
+                           .accumulate_in = v->accumulate_in,
                            .vocab = v->vocab,
                            .chunk = v->chunk};
+    numerics.shard = fg_slice_dtype(&numerics);
     static char include[] = INCLUDE;
     FgModelOptions options = {
         .numerics = numerics, .read_signature = read_signature, .signature_user = include};

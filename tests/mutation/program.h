@@ -14,6 +14,7 @@ typedef struct Variant {
     FgDtype precision;
     double clip;
     int64_t accumulate; /* 0 is 1 */
+    FgAccumulateIn accumulate_in;
     FgRecompute recompute;
     uint32_t offload; /* FgOffload */
     FgReduceForm reduce;

@@ -83,8 +83,7 @@ static void check_example(int *failures, const char *name, Tally *tally)
         FgArena *a = fg_arena_new();
         FgDiags *diags = fg_diags_new(a);
         Case c = {.example = name, .preset = presets[i]};
-        c.numerics =
-            (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+        c.numerics = (FgNumerics){.accumulate = 1};
         FgModelOptions options = {.numerics = c.numerics};
         if (strncmp(name, "llama-3.1", 9) == 0) /* layers alike: a few say as much as all */
             fg_vec_push(a, &options.dims, ((FgDimOverride){"layers", 6}));

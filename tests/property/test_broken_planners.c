@@ -64,7 +64,7 @@ static bool begin(Case *c, int *failures)
 {
     FgArena *arena = fg_arena_new();
     *c = (Case){.arena = arena, .diags = fg_diags_new(arena), .failures = failures};
-    FgNumerics numerics = {FG_BF16, FG_BF16, FG_BF16, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics numerics = {.compute = FG_BF16, .wire = FG_BF16, .shard = FG_BF16, .accumulate = 1};
     FgModelOptions options = {.numerics = numerics};
     FgPassManager pm = {.arena = arena, .machine = &c->machine, .budget = UINT64_MAX};
     FgModule *m = NULL;

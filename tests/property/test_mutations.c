@@ -60,7 +60,8 @@ static bool begin(Case *c, uint64_t seed, int *failures)
                            1 + random_below(&random, 4),
                            FG_LOOKUP_DENSE,
                            random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED,
-                           1 + random_below(&random, 9)};
+                           1 + random_below(&random, 9),
+                           seed % 3 == 1 ? FG_IN_WHOLE : FG_IN_SLICE};
     if (seed % 5 == 0)
         numerics.compute = numerics.wire = FG_F16;
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));

@@ -59,7 +59,7 @@ typedef struct Case {
 
 static FgNumerics random_numerics(Random *r)
 {
-    FgNumerics n = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics n = {.accumulate = 1};
     if (random_below(r, 2))
         n.compute = n.wire = FG_BF16;
     if (n.compute == FG_BF16 && random_below(r, 3) == 0)
@@ -70,7 +70,8 @@ static FgNumerics random_numerics(Random *r)
         n.compute = FG_F16;
         n.wire = n.wire == FG_BF16 ? FG_F16 : n.wire;
     }
-    n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
+    n.accumulate_in = (FgAccumulateIn)(n.accumulate > 1 && random_below(r, 3) == 0);
+    n.shard = fg_slice_dtype(&n);
     n.vocab = random_below(r, 3) ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED;
     n.chunk = n.vocab == FG_VOCAB_SHARDED || random_below(r, 2) ? 1 + random_below(r, 12) : 0;
     return n;

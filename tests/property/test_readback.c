@@ -30,7 +30,8 @@ static bool compile(Case *c, uint64_t seed)
                            1 + random_below(&random, 4),
                            FG_LOOKUP_DENSE,
                            random_below(&random, 2) ? FG_VOCAB_SHARDED : FG_VOCAB_GATHERED,
-                           1 + random_below(&random, 9)};
+                           1 + random_below(&random, 9),
+                           seed % 3 == 1 ? FG_IN_WHOLE : FG_IN_SLICE};
     if (dtype == FG_BF16 && seed % 2)
         numerics.compute = numerics.wire = FG_F16;
     FgModelOptions options = {.numerics = numerics};

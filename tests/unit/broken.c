@@ -43,8 +43,7 @@ static FgModule *lowered(FgArena *arena, FgModule *graph, const FgMachine *machi
 const FgModule *broken_schedule(FgArena *arena, const Wanted *wanted, int *failures)
 {
     FgDiags *diags = fg_diags_new(arena);
-    FgNumerics numerics = {FG_F32, FG_F32,          FG_F32,        wanted->clip,
-                           1,      FG_LOOKUP_DENSE, wanted->vocab, 0};
+    FgNumerics numerics = {.clip = wanted->clip, .accumulate = 1, .vocab = wanted->vocab};
     FgModelOptions options = {.numerics = numerics, .batch = wanted->batch, .seq = wanted->seq};
     FgMachine machine;
     CHECK(fg_machine_load(arena, diags, "host", &machine));

@@ -1,23 +1,26 @@
-/* The checker on copies that outlive the function that gathers them: over micro-steps, and round
- * the period. Two schedules that are right, and each way to break them. */
+/* The checker on what outlives the function that begins it: gathered copies, over micro-steps and
+ * round the period, and gradients that add up over micro-steps. Three schedules that are right, and
+ * each way to break them. */
 #include "ir/ir.h"
 #include "passes/compile.h"
 #include "tests/unit/unit.h"
 
 #define HEAD(accumulate)                                                                           \
+    HEAD_WITH(accumulate, "state %W.6 : f32[256] role(gathered, 0) mem(gathered) at(2304)\n")
+#define HEAD_WITH(accumulate, state)                                                               \
     "module @tiny level(sched) ranks(2) numerics(compute=f32, wire=f32, shard=f32, clip=0.0, "     \
     "accumulate=" accumulate ")\n"                                                                 \
     "memory states(2304) arena(3840)\n"                                                            \
     "param 0 @w : f32[16, 16] init(normal, 0.02) trainable bucket(0 + 0)\n"                        \
-    "bucket 0 @b dtype(f32) trainable elements(256) params(0) states(shard=%s.0, moment1=%m.1, "   \
+    "bucket 0 @b dtype(f32) trainable elements(256) params(0) parts(1, 0) states(shard=%s.0, "     \
+    "moment1=%m.1, "                                                                               \
     "moment2=%v.2, grad_shard=%g.3)\n"                                                             \
     "state %s.0 : f32[128] role(shard, 0) mem(parameters) at(0)\n"                                 \
     "state %m.1 : f32[128] role(moment1, 0) mem(optimizer) at(512)\n"                              \
     "state %v.2 : f32[128] role(moment2, 0) mem(optimizer) at(1024)\n"                             \
     "state %g.3 : f32[128] role(grad_shard, 0) mem(gradients) at(5632)\n"                          \
     "state %scalars.4 : f32[32] role(scalars) mem(constants) at(1536)\n"                           \
-    "state %norm.5 : i64[24] role(norm) mem(constants) at(1664)\n"                                 \
-    "state %W.6 : f32[256] role(gathered, 0) mem(gathered) at(2304)\n"
+    "state %norm.5 : i64[24] role(norm) mem(constants) at(1664)\n" state
 #define UPDATE                                                                                     \
     "  #25 %norm.5 = norm_add %g.3 bucket(0) stream(reduce)\n"                                     \
     "  #26 _, %m.1, %v.2, %s.0, _ = adamw %g.3, %scalars.4 bucket(0) stream(reduce)\n"
@@ -59,6 +62,25 @@ static const char round_period[] =
               "  #27 %W.6 = gather %s.0 bucket(0) stream(gather) wait(#14, #26)\n"
               "}\n";
 
+/* Begun in @first, reduced in @last, of three micro-steps. */
+static const char summed[] = HEAD_WITH(
+    "3, accumulate_in=whole",
+    "state %B.6 : f32[256] role(grad_whole, 0) mem(gradients) "
+    "at(4608)\n") "func @first {\n"
+                  "  #1 %B.6 = grad_buffer bucket(0)\n"
+                  "  #2 %x.11 : f32[256] at(3584) = full {shape = [256], value = 1.0}\n"
+                  "  #3 %dw.12 : f32[16, 16] in %B.6+0 = grad_write %x.11\n"
+                  "}\n"
+                  "func @middle {\n"
+                  "  #5 %x.13 : f32[256] at(3584) = full {shape = [256], value = 1.0}\n"
+                  "  #6 %dw.14 : f32[16, 16] in %B.6+0 = grad_write %x.13 {accumulate = true}\n"
+                  "}\n"
+                  "func @last {\n"
+                  "  #8 %x.15 : f32[256] at(3584) = full {shape = [256], value = 1.0}\n"
+                  "  #9 %dw.16 : f32[16, 16] in %B.6+0 = grad_write %x.15 {accumulate = true}\n"
+                  "  #10 %g.3 = reduce_scatter %B.6 bucket(0) stream(reduce) wait(#9)\n" UPDATE
+                  "}\n";
+
 /* The text with `from` replaced, which must be there. */
 static const char *edited(FgArena *arena, const char *text, const char *from, const char *to,
                           int *failures)
@@ -89,6 +111,7 @@ static void right(int *failures)
     FgArena *arena = fg_arena_new();
     CHECK_STR(verdict(arena, kept, failures), "");
     CHECK_STR(verdict(arena, round_period, failures), "");
+    CHECK_STR(verdict(arena, summed, failures), "");
     fg_arena_free(arena);
 }
 
@@ -126,6 +149,33 @@ static void each_fault(int *failures)
         /* its memory given away in another function than the one that gathers */
         {kept, "it reads %w.20, but #4 full wrote %x.12 into the same bytes",
          "%x.12 : f32[256] at(3584)", "%x.12 : f32[256] at(2304)", NULL, NULL},
+        {summed, "it writes a gradient into %B.6, which has not begun", "%x.13 : f32[256] at(3584)",
+         "%x.13 : f32[256] at(4608)", NULL, NULL},
+        /* contributions that do not all add up */
+        {summed, "it adds to %dw.12, which no earlier contribution has written", "grad_write %x.11",
+         "grad_write %x.11 {accumulate = true}", NULL, NULL},
+        {summed, "it overwrites %dw.12 of an earlier contribution; it must accumulate",
+         "grad_write %x.13 {accumulate = true}", "grad_write %x.13", NULL, NULL},
+        {summed, "@middle ends with 1 of 2 contributions to %B.6",
+         "  #6 %dw.14 : f32[16, 16] in %B.6+0 = grad_write %x.13 {accumulate = true}\n", "", NULL,
+         NULL},
+        {summed, "it reduces %B.6 after 2 of 3 contributions",
+         "  #9 %dw.16 : f32[16, 16] in %B.6+0 = grad_write %x.15 {accumulate = true}\n", "",
+         " wait(#9)", " wait(#8)"},
+        /* begun once, reduced once */
+        {summed, "it begins %B.6 again before its reduction", "  #5 ",
+         "  #30 %B.6 = grad_buffer bucket(0)\n  #5 ", NULL, NULL},
+        {summed, "it writes a gradient into %B.6, which has not begun", "grad_write %x.11\n",
+         "grad_write %x.11\n  #30 %g.3 = reduce_scatter %B.6 bucket(0) stream(reduce) wait(#3)\n",
+         NULL, NULL},
+        {summed, "@last never reduces %B.6",
+         "  #10 %g.3 = reduce_scatter %B.6 bucket(0) stream(reduce) wait(#9)\n", "", NULL, NULL},
+        {summed, "it updates bucket b with 4 of 3 reductions",
+         "%B.6 bucket(0) stream(reduce) wait(#9)",
+         "%B.6 {accumulate = true} bucket(0) stream(reduce) wait(#9)", "grad_write %x.11\n",
+         "grad_write %x.11\n  #30 %g.3 = reduce_scatter %B.6 bucket(0) stream(reduce) wait(#3)\n"
+         "  #31 %B.6 = grad_buffer bucket(0) wait(#30)\n"
+         "  #32 %dw.40 : f32[16, 16] in %B.6+0 = grad_write %x.11 wait(#30)\n"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         FgArena *arena = fg_arena_new();

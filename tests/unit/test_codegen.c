@@ -124,7 +124,7 @@ static Tiny tiny_new(void)
 {
     FgArena *arena = fg_arena_new();
     FgModule *m = fg_module_new(arena, fg_diags_new(arena), "tiny");
-    m->numerics = (FgNumerics){FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    m->numerics = (FgNumerics){.accumulate = 1};
     return (Tiny){arena, m, {.module = m, .name = "", .layer = -1, .origin = FG_NO_ID}};
 }
 

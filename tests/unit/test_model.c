@@ -38,8 +38,7 @@ static const char good[] =
 
 static FgModelOptions options(void)
 {
-    return (FgModelOptions){
-        .numerics = {FG_F32, FG_F32, FG_F32, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0}};
+    return (FgModelOptions){.numerics = {.accumulate = 1}};
 }
 
 /* The good text with the first `from` replaced. */

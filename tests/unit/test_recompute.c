@@ -146,7 +146,7 @@ static void no_layers(int *failures)
 static FgModule *llama(FgArena *arena, int64_t layers, FgMachine *machine, int *failures)
 {
     FgDiags *diags = fg_diags_new(arena);
-    FgNumerics numerics = {FG_BF16, FG_BF16, FG_BF16, 0, 1, FG_LOOKUP_DENSE, FG_VOCAB_GATHERED, 0};
+    FgNumerics numerics = {.compute = FG_BF16, .wire = FG_BF16, .shard = FG_BF16, .accumulate = 1};
     FgModelOptions options = {.numerics = numerics};
     FgDimOverride dim = {"layers", layers};
     fg_vec_push(arena, &options.dims, dim);

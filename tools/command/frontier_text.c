@@ -19,7 +19,8 @@ static void put_row(FgArena *arena, const FgFrontier *f, const char *memory,
                     const FgFrontierPlan *p, const char *note, FgBuf *out)
 {
     const FgLevers *l = &p->levers;
-    bool plain = p->numerics.vocab == FG_VOCAB_GATHERED && !p->numerics.chunk;
+    bool plain = p->numerics.vocab == FG_VOCAB_GATHERED && !p->numerics.chunk &&
+                 !fg_sums_whole(&p->numerics);
     const char *vocab = plain ? "" : fg_vocab_text(arena, &p->numerics);
     fg_buf_printf(out, "%11s %10s %10s %7.3f %7.1f %%", memory, fg_bytes_text(arena, p->peak_bytes),
                   fg_us_text(arena, p->step_us), p->step_us / f->fastest_us, 100.0 * over_bound(p));
@@ -82,10 +83,11 @@ static void put_plan(FgArena *arena, const FgFrontier *f, const FgFrontierPlan *
         out,
         "\"levers\": {\"plan\": %s, \"buckets\": %u, \"gathers\": %u, \"ahead\": %u, "
         "\"kept\": %u, \"regathered\": %u, \"recomputed\": %u, \"offloaded_bytes\": %" PRIu64
-        ", \"vocab\": \"%s\", \"vocab_chunk\": %" PRId64 "}",
+        ", \"vocab\": \"%s\", \"vocab_chunk\": %" PRId64 ", \"accumulate_in\": \"%s\"}",
         fg_quoted(arena, l->plan), l->buckets, l->gathers, l->ahead, l->kept, l->regathered,
         l->recomputed, l->offloaded_bytes,
-        p->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered", p->numerics.chunk);
+        p->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered", p->numerics.chunk,
+        fg_sums_whole(&p->numerics) ? "whole" : "slice");
 }
 
 void fg_frontier_json(const FgFrontier *f, FgBuf *out)

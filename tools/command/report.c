@@ -78,6 +78,8 @@ void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms,
     fg_buf_printf(out, "  \"vocab\": \"%s\",\n",
                   c->numerics.vocab == FG_VOCAB_SHARDED ? "sharded" : "gathered");
     put_u64(out, "vocab_chunk", (uint64_t)c->numerics.chunk);
+    fg_buf_printf(out, "  \"accumulate_in\": \"%s\",\n",
+                  fg_sums_whole(&c->numerics) ? "whole" : "slice");
     fg_buf_printf(out, "  \"numerics\": \"%s\",\n", c->numerics_tried ? "auto" : "default");
     put_u64(out, "numerics_tried", c->numerics_tried ? c->numerics_tried : 1);
     put_double(out, "auto_saves_us", c->offer.made ? c->offer.saves_us : NAN);

@@ -43,7 +43,10 @@ static FgNumerics numerics_of(const FgFlags *flags)
     n.wire =
         flags->values[FG_FLAG_reduce_dtype] ? dtype_of(flags, FG_FLAG_reduce_dtype) : n.compute;
     n.accumulate = fg_flags_count(flags, FG_FLAG_accumulate, 1);
-    n.shard = n.accumulate > 1 ? FG_F32 : n.wire;
+    n.accumulate_in = n.accumulate > 1
+                          ? (FgAccumulateIn)fg_flags_choice(flags, FG_FLAG_accumulate_in)
+                          : FG_IN_SLICE;
+    n.shard = fg_slice_dtype(&n);
     n.clip = fg_flags_number(flags, FG_FLAG_clip, 0);
     n.vocab = (FgVocab)fg_flags_choice(flags, FG_FLAG_vocab);
     n.chunk = fg_flags_count(flags, FG_FLAG_vocab_chunk, 0);
@@ -185,6 +188,7 @@ FgCompileOptions fg_session_options(const FgSession *session)
     options.numerics_auto = fg_flags_choice(session->flags, FG_FLAG_numerics) == 1;
     options.fixed_vocab = session->flags->values[FG_FLAG_vocab] != NULL;
     options.fixed_chunk = session->flags->values[FG_FLAG_vocab_chunk] != NULL;
+    options.fixed_accumulate_in = session->flags->values[FG_FLAG_accumulate_in] != NULL;
     if (session->flags->values[FG_FLAG_memory])
         fg_parse_bytes(session->flags->values[FG_FLAG_memory], &options.memory_bytes);
     return options;

@@ -70,11 +70,13 @@ static const char *dtype_word(FgDtype dtype)
 
 const char *fg_vocab_text(FgArena *arena, const FgNumerics *n)
 {
+    const char *sums = fg_sums_whole(n) ? ", gradients add up whole" : "";
     if (n->vocab == FG_VOCAB_SHARDED)
-        return "vocabulary sharded";
-    return n->chunk ? fg_arena_printf(arena, "head in pieces of %s tokens",
-                                      fg_count_text(arena, (uint64_t)n->chunk))
-                    : "vocabulary gathered, head whole";
+        return fg_arena_printf(arena, "vocabulary sharded%s", sums);
+    if (n->chunk)
+        return fg_arena_printf(arena, "head in pieces of %s tokens%s",
+                               fg_count_text(arena, (uint64_t)n->chunk), sums);
+    return *sums ? "gradients add up whole" : "vocabulary gathered, head whole";
 }
 
 static const char *precision_text(FgArena *arena, const FgNumerics *n)
@@ -88,7 +90,7 @@ static const char *precision_text(FgArena *arena, const FgNumerics *n)
         fg_buf_printf(&text, ", %s micro-steps", fg_count_text(arena, (uint64_t)n->accumulate));
     if (n->clip > 0)
         fg_buf_printf(&text, ", clip %s", fg_double_text(arena, n->clip));
-    if (n->vocab == FG_VOCAB_SHARDED || n->chunk)
+    if (n->vocab == FG_VOCAB_SHARDED || n->chunk || fg_sums_whole(n))
         fg_buf_printf(&text, ", %s", fg_vocab_text(arena, n));
     return fg_buf_text(&text);
 }

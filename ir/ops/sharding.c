@@ -49,8 +49,8 @@ void fg_cost_return_rows(const FgModule *m, const FgNode *node, FgCost *cost)
     *cost = (FgCost){.read_bytes = part + own, .write_bytes = own, .wire_bytes = part};
 }
 
-/* The gradient in, or the ranks' parts of it; moments, and the master or else the shard, both ways; the shard out: 28 bytes a
- * parameter at bf16 and at fp32. */
+/* The gradient in, or the ranks' parts of it; moments, and the master or else the shard, both ways;
+ * the shard out: 28 bytes a parameter at bf16 and at fp32. */
 void fg_cost_adamw(const FgModule *m, const FgNode *node, FgCost *cost)
 {
     double elements = (double)fg_type_elements(m->values.data[node->results[1]].type);

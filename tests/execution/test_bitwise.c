@@ -447,6 +447,7 @@ static void parts_agree(int *failures)
                                   .shard = computes[i],
                                   .accumulate = 1,
                                   .vocab = i ? FG_VOCAB_GATHERED : FG_VOCAB_SHARDED};
+        FG_ASSERT(fg_machine_load(s.arena, s.diags, "host", &s.machine)); /* with its latencies */
         fg_machine_set_ranks(s.arena, &s.machine, i < 2 ? 2 : 3);
         s.reduce = FG_REDUCE_SCATTER;
         FgCompiled sums = compile(&s, FG_SCHEDULE_COMPILED, UINT64_MAX);

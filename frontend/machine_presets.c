@@ -52,34 +52,35 @@ typedef struct Preset {
 
 /* Of one H200, by `foregather probe`; memory_rate by the update alone, whose bytes are the most. */
 #define H200                                                                                       \
-    " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"workspace\": \"144 MiB\",\n"            \
-    " \"matmul\": {\"f32\": 5.09e13, \"bf16\": 6.67e14, \"f16\": 6.65e14},\n"                      \
-    " \"attention\": [[64, 3.75e14, 2.96e14], [128, 5.13e14, 4.24e14]],\n"                         \
-    " \"vector\": 3.26e13, \"memory_rate\": 3.8e12, \"launch\": 1.2e-6,\n"                         \
+    " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"reserved_parts\": 247463936,\n"         \
+    " \"workspace\": \"144 MiB\",\n"                                                               \
+    " \"matmul\": {\"f32\": 5.09e13, \"bf16\": 6.6e14, \"f16\": 6.6e14},\n"                        \
+    " \"attention\": [[64, 3.7e14, 2.96e14], [128, 5.13e14, 4.2e14]],\n"                           \
+    " \"vector\": 3.26e13, \"memory_rate\": 3.0e12, \"launch\": 1.1e-6,\n"                         \
     " \"stash\": {\"latency\": 2.1e-6, \"rates\": [[1e6, 4.8e10], [1.6e7, 5.5e10]]},\n"            \
-    " \"fetch\": {\"latency\": 2.7e-6, \"rates\": [[1e6, 4.7e10], [1.6e7, 5.5e10]]},\n"
+    " \"fetch\": {\"latency\": 2.7e-6, \"rates\": [[1e6, 4.7e10], [1.6e7, 5.4e10]]},\n"
 
 /* Beside each other on one H200, but for what the collectives of two or four ranks are. */
 #define H200_UPDATE                                                                                \
-    "            \"compute_update\": 0.65, \"update_compute\": 0.43, \"gather_update\": 0.79,\n"   \
-    "            \"update_gather\": 0.81, \"reduce_update\": 0.54, \"update_reduce\": 0.86,\n"     \
-    "            \"compute_host\": 0.97, \"link_host\": 0.96, \"stash_fetch\": 0.95,\n"            \
-    "            \"fetch_stash\": 0.6}}\n"
+    "            \"compute_update\": 0.75, \"update_compute\": 0.45, \"gather_update\": 0.8,\n"    \
+    "            \"update_gather\": 0.79, \"reduce_update\": 0.63, \"update_reduce\": 0.84,\n"     \
+    "            \"compute_host\": 0.97, \"link_host\": 0.95, \"stash_fetch\": 0.88,\n"            \
+    "            \"fetch_stash\": 0.56}}\n"
 
 #define H200_2                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"2xH200\", \"ranks\": 2,\n"                            \
     " \"host_memory\": \"384 GB\",\n" H200                                                         \
-    " \"gather\": {\"latency\": 2.6e-5, \"bus_rates\": [[1e6, 1.89e10], [4.2e6, 6.48e10],\n"       \
-    "            [1.68e7, 1.56e11], [6.7e7, 2.49e11], [2.68e8, 3.07e11]]},\n"                      \
-    " \"reduce\": {\"latency\": 6e-6, \"bus_rates\": [[1e6, 5.29e10], [4.2e6, 9.33e10],\n"         \
-    "            [1.68e7, 1.69e11], [6.7e7, 2.01e11], [2.68e8, 2.28e11], [1.07e9, 2.64e11]]},\n"   \
-    " \"all_to_all\": {\"latency\": 2.6e-5, \"bus_rates\": [[8e6, 1.24e11], [1.28e8, 2.9e11],\n"   \
-    "            [5.12e8, 3.21e11]]},\n"                                                           \
-    " \"beside\": {\"compute_parts\": 0.94, \"compute_gather\": 0.96, \"compute_reduce\": 0.87, "  \
-    "\"gather_compute\": "                                                                         \
-    "0.39,\n"                                                                                      \
-    "            \"reduce_compute\": 0.42, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
-    "0.62,\n" H200_UPDATE
+    " \"gather\": {\"latency\": 2.5e-5, \"bus_rates\": [[1e6, 1.95e10], [4.2e6, 6.54e10],\n"       \
+    "            [1.68e7, 1.61e11], [6.7e7, 2.5e11], [2.68e8, 3.07e11], [1.07e9, 3.0e11]]},\n"     \
+    " \"reduce\": {\"latency\": 6e-6, \"bus_rates\": [[1e6, 5.32e10], [4.2e6, 9.35e10],\n"         \
+    "            [1.68e7, 1.7e11], [6.7e7, 2.03e11], [2.68e8, 2.3e11], [1.07e9, 2.7e11]]},\n"      \
+    " \"all_to_all\": {\"latency\": 2.6e-5, \"bus_rates\": [[1e6, 1.9e10], [4.2e6, 6.41e10],\n"    \
+    "            [1.68e7, 1.63e11], [6.7e7, 2.51e11], [2.68e8, 3.08e11], [1.07e9, 3.0e11]]},\n"    \
+    " \"beside\": {\"compute_parts\": 0.98, \"parts_compute\": 0.35, \"update_parts\": 0.8,\n"     \
+    "            \"parts_update\": 0.8, \"gather_parts\": 0.56, \"parts_gather\": 0.56,\n"         \
+    "            \"compute_gather\": 0.96, \"compute_reduce\": 0.86, \"gather_compute\": 0.35,\n"  \
+    "            \"reduce_compute\": 0.43, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
+    "0.63,\n" H200_UPDATE
 
 #define H200_4                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"4xH200\", \"ranks\": 4,\n"                            \

@@ -81,6 +81,21 @@ static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachin
     }
 }
 
+/* Parts of an update (states in host memory) are one site. */
+static void add_pending(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
+                        const FgNode *node)
+{
+    uint32_t n = estimate->pending.len;
+    double seconds = fg_node_seconds(m, machine, node);
+    if (n > 0 && estimate->pending.data[n - 1].bucket == node->bucket) {
+        estimate->pending.data[n - 1].seconds += seconds;
+        return;
+    }
+    FgPendingSite site = {node->bucket, estimate->start.len, seconds,
+                          value_bytes(m, m->buckets.data[node->bucket].grad_shard)};
+    fg_vec_push(estimate->arena, &estimate->pending, site);
+}
+
 static void close_gather(FgEstimate *estimate, uint32_t bucket, uint32_t *last_end)
 {
     for (uint32_t k = estimate->gathers.len; k > 0; k--) {
@@ -108,6 +123,9 @@ static void read_body(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
         } else if (fg_node_is_compute(node)) {
             fg_vec_push(estimate->arena, &estimate->start, now);
             now += fg_node_seconds(m, machine, node);
+        } else if ((node->op == FG_OP_adamw || node->op == FG_OP_adamw_part) &&
+                   fg_node_attr(node, "pending")->i) {
+            add_pending(estimate, m, machine, node);
         } else if (!fg_node_is_name(node) && node->stream != FG_STREAM_COMPUTE) {
             add_transfer(estimate, m, machine, node);
         }

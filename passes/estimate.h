@@ -29,6 +29,14 @@ typedef struct FgReduceSite {
     double parts;       /* as `seconds`, in parts */
 } FgReduceSite;
 
+/* An update of the step before, with which a step begins. */
+typedef struct FgPendingSite {
+    uint32_t bucket;
+    uint32_t ready; /* position of its issue */
+    double seconds; /* on the copy stream, in one queue */
+    uint64_t own_bytes;
+} FgPendingSite;
+
 /* Neighbouring intervals of one bucket: sites of the estimate. */
 typedef struct FgKeepPair {
     uint32_t first, next;
@@ -36,13 +44,14 @@ typedef struct FgKeepPair {
 
 typedef struct FgEstimate {
     FgArena *arena;
-    const FgPlan *base;           /* gathers at use */
-    FG_VEC(double) start;         /* position -> seconds; one more entry: the end */
-    FG_VEC(uint64_t) live;        /* position -> most arena bytes that live there */
-    FG_VEC(FgGatherSite) gathers; /* in order of need */
-    FG_VEC(FgReduceSite) reduces; /* in order */
-    FG_VEC(FgKeepPair) pairs;     /* the shortest time between the two first */
-    FgIdVec early;                /* buckets whose unnamed rows can be updated early */
+    const FgPlan *base;            /* gathers at use */
+    FG_VEC(double) start;          /* position -> seconds; one more entry: the end */
+    FG_VEC(uint64_t) live;         /* position -> most arena bytes that live there */
+    FG_VEC(FgGatherSite) gathers;  /* in order of need */
+    FG_VEC(FgReduceSite) reduces;  /* in order */
+    FG_VEC(FgPendingSite) pending; /* in order */
+    FG_VEC(FgKeepPair) pairs;      /* the shortest time between the two first */
+    FgIdVec early;                 /* buckets whose unnamed rows can be updated early */
 } FgEstimate;
 
 /* Reads a lowered base plan. Everything lives in `arena`; the module may go. */

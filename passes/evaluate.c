@@ -95,7 +95,7 @@ static uint64_t key_of(const FgSearch *s, const FgPlan *plan, FgPlacing placing)
         const FgPlanBucket *b = &plan->buckets.data[i];
         h = fg_hash_bytes(b->params, b->n_params * sizeof *b->params, mix(h, b->n_params));
         h = mix(mix(mix(mix(h, (uint64_t)b->linger), (uint64_t)b->settle), b->offload),
-                (uint64_t)b->pieces * 8 + b->travels * 4 + b->early * 2 + b->parts);
+                (uint64_t)b->pieces * 8 + (b->travels ? 4u : 0u) + (b->early ? 2u : 0u) + b->parts);
     }
     for (uint32_t i = 0; i < plan->gathers.len; i++) {
         const FgPlanGather *g = &plan->gathers.data[i];

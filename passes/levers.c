@@ -182,8 +182,24 @@ static void holds(Levers *l)
         bucket->linger = hold(l, site->ready, read, site->bytes);
         double begun = read > copy_free ? read : copy_free;
         copy_free = begun + site->update;
-        bucket->settle = hold(l, site->ready, begun + slack * site->update,
-                              bucket->parts ? site->bytes : site->own_bytes);
+        if (estimate->pending.len == 0)
+            bucket->settle = hold(l, site->ready, begun + slack * site->update,
+                                  bucket->parts ? site->bytes : site->own_bytes);
+    }
+}
+
+/* Pending updates are issued together, and run one behind the other. */
+static void settle_pending(Levers *l)
+{
+    const FgEstimate *estimate = l->estimate;
+    double copy_free = 0;
+    for (uint32_t i = 0; i < estimate->pending.len; i++) {
+        const FgPendingSite *site = &estimate->pending.data[i];
+        double issued = estimate->start.data[site->ready];
+        double begun = issued > copy_free ? issued : copy_free;
+        copy_free = begun + site->seconds;
+        l->plan->buckets.data[site->bucket].settle =
+            hold(l, site->ready, begun + l->choice->slack * site->seconds, site->own_bytes);
     }
 }
 
@@ -207,6 +223,7 @@ FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgL
     prefetch(&l, scratch);
     if (!choice->holds_first)
         holds(&l);
+    settle_pending(&l);
     return l.plan;
 }
 
@@ -216,4 +233,5 @@ void fg_estimate_holds(const FgEstimate *estimate, FgArena *scratch, double slac
     Levers l = {.estimate = estimate, .choice = &choice, .plan = plan, .n = estimate->live.len};
     l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
     holds(&l);
+    settle_pending(&l);
 }

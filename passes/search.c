@@ -65,6 +65,7 @@ typedef struct Trial {
     uint64_t state_bytes;
     FgEvaluation *best;
     FgLeverChoice first, choice; /* where the grid begins; that led to *best */
+    bool turned;                 /* the other way to reduce was tried */
 } Trial;
 
 /* Evaluates the plan of a choice, with less memory for as long as it does not fit; *best is
@@ -118,7 +119,9 @@ static bool try_other_reduction(Trial *t)
 {
     FgLeverChoice other = t->choice;
     other.parts = !other.parts;
-    return !t->first.parts || t->first.all_parts || try_choice(t, other);
+    bool asks = t->first.parts && !t->first.all_parts && !t->turned;
+    t->turned = true;
+    return !asks || try_choice(t, other);
 }
 
 /* The choices around the best one. */

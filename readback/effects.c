@@ -273,7 +273,7 @@ static void strided(Reader *reader)
     for (uint64_t i = 0; row && i < rank; i++)
         if (row[i] < 1 || __builtin_mul_overflow(product, (uint64_t)row[i], &product))
             wrong(reader, "a dim of its layout is not positive or too large");
-    for (uint64_t k = 1; !reader->wrong && k < n; k++)
+    for (uint64_t k = 1; row && !reader->wrong && k < n; k++)
         stays_inside(reader, row, row + k * rank, rank, counts[k]);
     if (!reader->wrong && product != counts[0])
         wrong(reader, "its layout does not walk as many elements as it says");

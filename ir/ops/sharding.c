@@ -77,8 +77,7 @@ void fg_cost_adamw_rows(const FgModule *m, const FgNode *node, FgCost *cost)
 }
 
 /* The gradient in, or the ranks' parts of it; moments, and the master or else the shard, both ways;
- * the shard out: 28 bytes a
- * parameter at bf16 and at fp32. */
+ * the shard out: 28 bytes a parameter at bf16 and at fp32. */
 void fg_cost_adamw(const FgModule *m, const FgNode *node, FgCost *cost)
 {
     double elements = (double)fg_type_elements(m->values.data[node->results[1]].type);

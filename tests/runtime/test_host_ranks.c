@@ -481,8 +481,7 @@ static void memory_has_an_end(int *failures)
 
 UNIT_MAIN({"gather", gather},
           {"reduce_scatter_adds_in_rank_order", reduce_scatter_adds_in_rank_order},
-          {"reduce_scatter_rounds_once", reduce_scatter_rounds_once},
-          {"all_to_all", all_to_all},
+          {"reduce_scatter_rounds_once", reduce_scatter_rounds_once}, {"all_to_all", all_to_all},
           {"lookups_add_rows_to_slices", lookups_add_rows_to_slices}, {"all_reduce", all_reduce},
           {"all_reduce_refuses_other_types", all_reduce_refuses_other_types},
           {"many_collectives", many_collectives},

@@ -348,8 +348,7 @@ static void parts(int *failures)
     }
 
 REJECTS_PARTS(parts_not_summed, "it updates bucket b from parts without adding them up",
-              "%norm.5 = adamw_parts %g.3, %scalars.4 {adds = false}",
-              "_ = adamw %g.3, %scalars.4")
+              "%norm.5 = adamw_parts %g.3, %scalars.4 {adds = false}", "_ = adamw %g.3, %scalars.4")
 REJECTS_PARTS(parts_counted, "it counts the gradient of b, which is in parts that are not summed",
               "  #12 ",
               "  #11 %norm.5 = norm_add %g.3 bucket(0) phase(update) stream(reduce)\n  #12 ")

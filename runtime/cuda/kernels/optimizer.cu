@@ -3,8 +3,7 @@
  *
  * A rank owns a slice of a bucket, and that slice holds pieces of parameters with gaps between
  * them (segments.cu). Blocks take equal shares of the slice and walk the pieces in theirs. */
-#include "runtime/cuda/kernels/norm_window.cuh"
-#include "runtime/cuda/kernels/segments.cuh"
+#include "runtime/cuda/kernels/adamw.cuh"
 
 enum { THREADS = 256, MOST_THREADS = 1024 };
 
@@ -37,120 +36,7 @@ void fg_cuda_grad_buffer(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
     fg_launched(cx);
 }
 
-/* ---- AdamW ----
- * The operations and their order are those of runtime/host/optimizer.c, without contraction: the
- * moments have the same bits. Root and quotient are those of the special function units, within 2
- * units in the last place of the step, which is itself a small part of the weight: exact ones take
- * twice the instructions, and the update waits for its instructions rather than for memory. A root
- * below the least normal number is 0, where eps is all that counts. */
-typedef struct AdamW {
-    float factor, beta1, rest1, beta2, rest2, rate, root, eps, keep;
-} AdamW;
-
-static __device__ AdamW adamw_scalars(const float *set, bool factored)
-{
-    AdamW s;
-    s.factor = factored ? set[FG_RT_S_FACTOR] : 1.0f;
-    s.beta1 = set[FG_RT_S_BETA1];
-    s.rest1 = __fsub_rn(1.0f, s.beta1);
-    s.beta2 = set[FG_RT_S_BETA2];
-    s.rest2 = __fsub_rn(1.0f, s.beta2);
-    s.rate = __fdiv_rn(set[FG_RT_S_LR], set[FG_RT_S_CORRECT1]);
-    s.root = __fdiv_rn(1.0f, __fsqrt_rn(set[FG_RT_S_CORRECT2]));
-    s.eps = set[FG_RT_S_EPS];
-    s.keep = __fsub_rn(1.0f, __fmul_rn(set[FG_RT_S_LR], set[FG_RT_S_DECAY])); /* where it decays */
-    return s;
-}
-
-static __device__ void adamw_one(const AdamW &s, float keep, float grad, float &w, float &m,
-                                 float &v)
-{
-    float g = __fmul_rn(grad, s.factor);
-    m = __fadd_rn(__fmul_rn(s.beta1, m), __fmul_rn(s.rest1, g));
-    v = __fadd_rn(__fmul_rn(s.beta2, v), __fmul_rn(__fmul_rn(s.rest2, g), g));
-    float root;
-    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(v));
-    root = __fadd_rn(__fmul_rn(root, s.root), s.eps);
-    w = __fsub_rn(__fmul_rn(w, keep), __fmul_rn(s.rate, __fdividef(m, root)));
-}
-
-template <class G, class S> struct AdamWArrays {
-    const G *grad; /* the sum, or n_parts of it, `part` elements each */
-    float *w, *m, *v;
-    S *shard; /* NULL: w is the shard */
-    uint64_t part;
-    uint32_t n_parts; /* at least 2 where there are any */
-};
-
-/* The gradient of V elements: with PARTS the parts' sum in rank order, in f32, rounded once. The
- * first two parts are on their way before the sum waits for either. */
-template <bool PARTS, int V, class G, class S>
-static __device__ __forceinline__ void gradient(const AdamWArrays<G, S> &a, uint64_t at,
-                                                float (&g)[V])
-{
-    fg_load<V>(a.grad + at, g);
-    if constexpr (PARTS) {
-        float more[V];
-        fg_load<V>(a.grad + a.part + at, more);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            g[j] = __fadd_rn(g[j], more[j]);
-        for (uint32_t p = 2; p < a.n_parts; p++) {
-            fg_load<V>(a.grad + p * a.part + at, more);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                g[j] = __fadd_rn(g[j], more[j]);
-        }
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            G rounded;
-            fg_put(&rounded, g[j]);
-            g[j] = fg_get(&rounded);
-        }
-    }
-}
-
-/* Elements at .. at + 4 of those in [begin, end); their gradients come back in g, 0 elsewhere. */
-template <bool PARTS, class G, class S>
-static __device__ __forceinline__ void adamw_four(const AdamWArrays<G, S> &a, const AdamW &s,
-                                                  float keep, uint64_t at, uint64_t begin,
-                                                  uint64_t end, bool wide, float (&g)[4])
-{
-    const int V = 4;
-    if (wide && at >= begin && at + V <= end) {
-        float w[V], m[V], v[V];
-        gradient<PARTS>(a, at, g);
-        fg_load<V>(a.w + at, w);
-        fg_load<V>(a.m + at, m);
-        fg_load<V>(a.v + at, v);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            adamw_one(s, keep, g[j], w[j], m[j], v[j]);
-        fg_store<V>(a.w + at, w);
-        fg_store<V>(a.m + at, m);
-        fg_store<V>(a.v + at, v);
-        if (a.shard)
-            fg_store<V>(a.shard + at, w);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        uint64_t k = at + j;
-        g[j] = 0;
-        if (k < begin || k >= end)
-            continue;
-        float w = a.w[k], m = a.m[k], v = a.v[k];
-        float one[1];
-        gradient<PARTS>(a, k, one);
-        g[j] = one[0];
-        adamw_one(s, keep, g[j], w, m, v);
-        a.w[k] = w;
-        a.m[k] = m;
-        a.v[k] = v;
-        if (a.shard)
-            fg_put(a.shard + k, w);
-    }
-}
+/* ---- AdamW ---- */
 
 /* norm: where the squares of the gradient are added on the way, with NORM. */
 template <bool NORM, bool PARTS, class G, class S, int BLOCK>
@@ -193,45 +79,89 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* ---- AdamW of the rows that a set names, or of all other elements ---- */
+/* ---- AdamW of a large slice, through shared memory ----
+ * The memory's rate takes some 5 MB under way at once. Registers hold 64 KB of it a multiprocessor:
+ * two thirds of the multiprocessors would have to work at it, beside products that want them.
+ * Copies into shared memory hold three times as much, so that a third is enough. Each thread has a
+ * place of its own in each stage and reads only what it has asked for itself: nobody waits for
+ * another thread. */
+enum { STAGES = 3 };
 
-/* A gradient that is zero and lies nowhere. */
-struct Zero {
-};
-template <> struct WindowOf<Zero> : WindowOf<float> {
-};
-template <int V> static __device__ __forceinline__ void fg_load(const Zero *, float (&out)[V])
+/* Copies of 8 or 16 bytes that run on. */
+template <int BYTES> static __device__ __forceinline__ void copy_async(void *to, const void *from)
 {
+#if __CUDA_ARCH__ >= 800
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from) : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void close_stage()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void await_stage()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+#endif
+}
+
+/* A stage: three states of four elements a thread, then PARTS gradients. */
+template <int PARTS, class G> struct Stage {
+    float4 w[MOST_THREADS], m[MOST_THREADS], v[MOST_THREADS];
+    struct Four {
+        G x[4];
+    } __align__(4 * sizeof(G)) grad[PARTS][MOST_THREADS];
+
+    template <class S> __device__ __forceinline__ void ask(const AdamWArrays<G, S> &a, uint64_t at)
+    {
+        unsigned t = threadIdx.x;
+        copy_async<16>(&w[t], a.w + at);
+        copy_async<16>(&m[t], a.m + at);
+        copy_async<16>(&v[t], a.v + at);
 #pragma unroll
-    for (int j = 0; j < V; j++)
-        out[j] = 0;
-}
+        for (int p = 0; p < PARTS; p++)
+            copy_async<4 * sizeof(G)>(&grad[p][t], a.grad + p * a.part + at);
+    }
 
-typedef struct Rows {
-    const uint32_t *set;
-    uint64_t shift;    /* from an element of the slice to one of the table, mod 2^64 */
-    uint64_t elements; /* of the table */
-    uint32_t hidden;
-} Rows;
+    template <class S>
+    __device__ __forceinline__ void update(const AdamWArrays<G, S> &a, const AdamW &s, float keep,
+                                           uint64_t at, float (&g)[4]) const
+    {
+        unsigned t = threadIdx.x;
+        float ws[4], ms[4], vs[4];
+        fg_load<4>(&w[t].x, ws);
+        fg_load<4>(&m[t].x, ms);
+        fg_load<4>(&v[t].x, vs);
+        fg_load<4>(grad[0][t].x, g);
+        if constexpr (PARTS == 2) {
+            float more[4];
+            fg_load<4>(grad[1][t].x, more);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                g[j] = __fadd_rn(g[j], more[j]);
+            round_sum<4, G>(g);
+        }
+        adamw_update(a, s, keep, at, g, ws, ms, vs);
+    }
+};
 
-static __device__ __forceinline__ bool is_named(const Rows &rows, uint64_t at)
+/* adamw_kernel for gradients of 16 bits in one part or two, all arrays aligned. */
+template <bool NORM, int PARTS, class G, class S>
+__global__ void __launch_bounds__(MOST_THREADS)
+    staged_kernel(AdamWArrays<G, S> a, const float *set, bool factored, unsigned long long *norm,
+                  FgCudaSpan pieces, uint64_t first, uint64_t elements)
 {
-    uint64_t element = at + rows.shift; /* far beyond the table where it lies before it */
-    if (element >= rows.elements)
-        return false;
-    uint32_t row =
-        element <= UINT32_MAX ? (uint32_t)element / rows.hidden : (uint32_t)(element / rows.hidden);
-    return __ldg(rows.set + row / 32) >> row % 32 & 1;
-}
-
-/* The elements that no row of the set holds: adamw_kernel, but for those. `wide`: four elements lie
- * in one row. */
-template <bool NORM, class G, class S, int BLOCK>
-__global__ void __launch_bounds__(BLOCK)
-    others_kernel(AdamWArrays<G, S> a, const float *set, unsigned long long *norm,
-                  FgCudaSpan pieces, uint64_t elements, Rows rows, bool wide)
-{
-    const int V = 4;
+    const uint64_t TURN = MOST_THREADS * 4;
+    extern __shared__ __align__(16) unsigned char shared[];
+    Stage<PARTS, G> *stages = reinterpret_cast<Stage<PARTS, G> *>(shared);
     __shared__ Limbs limbs;
     WarpSquares<G> squares;
     if (set[FG_RT_S_VALID] == 0)
@@ -240,8 +170,10 @@ __global__ void __launch_bounds__(BLOCK)
         limbs_clear(&limbs);
         squares.begin();
     }
-    AdamW s = adamw_scalars(set, false);
-    FgShare share = fg_block_share(elements, BLOCK * V);
+    AdamW s = adamw_scalars(set, factored);
+    FgShare share = fg_block_share(elements, TURN);
+    share.begin += first;
+    share.end += first;
     unsigned lane = threadIdx.x % 32;
     for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
         uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
@@ -250,22 +182,24 @@ __global__ void __launch_bounds__(BLOCK)
         if (begin >= end)
             break;
         float keep = pieces.at[i].decay ? s.keep : 1.0f;
-        for (uint64_t base = (begin / V + threadIdx.x - lane) * V; base < end; base += BLOCK * V) {
-            uint64_t at = base + lane * V;
-            float g[1][V] = {};
-            if (wide && at >= begin && at + V <= end) {
-                if (!is_named(rows, at))
-                    adamw_four<false>(a, s, keep, at, begin, end, true, g[0]);
-            } else {
-                for (int j = 0; j < V; j++) {
-                    uint64_t k = at + j;
-                    float one[V];
-                    if (k < begin || k >= end || is_named(rows, k))
-                        continue;
-                    adamw_four<false>(a, s, keep, at, k, k + 1, false, one);
-                    g[0][j] = one[j];
-                }
-            }
+        uint64_t at = begin / 4 * 4 + threadIdx.x * 4; /* this thread's; ends are not whole fours */
+        auto whole = [&](uint64_t x) { return x >= begin && x + 4 <= end; };
+        for (int k = 0; k < STAGES; k++) {
+            if (whole(at + k * TURN))
+                stages[k].ask(a, at + k * TURN);
+            close_stage();
+        }
+        /* The same number of turns for all lanes of a warp. */
+        for (int k = 0; at - lane * 4 < end; at += TURN, k = k + 1 == STAGES ? 0 : k + 1) {
+            float g[1][4];
+            await_stage();
+            if (whole(at))
+                stages[k].update(a, s, keep, at, g[0]);
+            else
+                adamw_four<PARTS == 2>(a, s, keep, at, begin, end, false, g[0]);
+            if (whole(at + STAGES * TURN)) /* behind the update, which has read the place */
+                stages[k].ask(a, at + STAGES * TURN);
+            close_stage();
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }
@@ -274,149 +208,6 @@ __global__ void __launch_bounds__(BLOCK)
         squares.window.flush(&limbs);
         limbs_add_to(&limbs, norm);
     }
-}
-
-/* The rows of the set, as far as they lie in the slice: a block takes 32 rows, of which it looks
- * at the set alone where none is named. */
-template <bool NORM, class G, class S>
-__global__ void __launch_bounds__(THREADS)
-    named_kernel(AdamWArrays<G, S> a, const float *set, unsigned long long *norm, FgCudaSpan pieces,
-                 uint64_t elements, Rows rows, uint64_t first_word, bool wide)
-{
-    const int V = 4;
-    __shared__ Limbs limbs;
-    WarpSquares<G> squares;
-    uint64_t word = first_word + blockIdx.x;
-    uint32_t bits = word * 32 * rows.hidden < rows.elements ? rows.set[word] : 0;
-    if (bits == 0 || set[FG_RT_S_VALID] == 0)
-        return;
-    if constexpr (NORM) {
-        limbs_clear(&limbs);
-        squares.begin();
-    }
-    AdamW s = adamw_scalars(set, false);
-    unsigned lane = threadIdx.x % 32;
-    for (; bits; bits &= bits - 1) {
-        /* Of the slice; the row may begin before it. */
-        int64_t from = (int64_t)((word * 32 + __ffs((int)bits) - 1) * rows.hidden - rows.shift);
-        int64_t to = from + rows.hidden;
-        uint64_t begin = from < 0 ? 0 : (uint64_t)from;
-        uint64_t end = to < 0 ? 0 : (uint64_t)to < elements ? (uint64_t)to : elements;
-        if (begin >= end)
-            continue;
-        float keep = pieces.at[fg_find_piece(pieces, begin)].decay ? s.keep : 1.0f;
-        for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += THREADS * V) {
-            float g[1][V];
-            adamw_four<false>(a, s, keep, at + lane * V, begin, end, wide, g[0]);
-            if constexpr (NORM)
-                squares.add(&limbs, g);
-        }
-    }
-    if constexpr (NORM) {
-        squares.window.flush(&limbs);
-        limbs_add_to(&limbs, norm);
-    }
-}
-
-typedef struct RowsUpdate {
-    const float *set;
-    unsigned long long *norm; /* NULL: not counted */
-    FgCudaSpan pieces;
-    Rows rows;
-    uint64_t elements;
-    bool wide;
-} RowsUpdate;
-
-/* A large one in the blocks that `update` takes. */
-template <bool NORM, class G, class S>
-static void update_others(FgRtCx *cx, cudaStream_t stream, const AdamWArrays<G, S> &a,
-                          const RowsUpdate &u)
-{
-    unsigned blocks = (unsigned)(cx->n_sm * 2 / 3);
-    size_t room = (size_t)cx->shared_bytes - 4096;
-    if (blocks > 0 && u.elements >= (uint64_t)blocks * MOST_THREADS * 16) {
-        auto *kernel = others_kernel<NORM, G, S, MOST_THREADS>;
-        fg_cuda_check(
-            cx,
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room),
-            "cudaFuncSetAttribute");
-        kernel<<<blocks, MOST_THREADS, room, stream>>>(a, u.set, u.norm, u.pieces, u.elements,
-                                                       u.rows, u.wide);
-    } else {
-        others_kernel<NORM, G, S, THREADS>
-            <<<fg_blocks(cx, u.elements, THREADS * 4, 16), THREADS, 0, stream>>>(
-                a, u.set, u.norm, u.pieces, u.elements, u.rows, u.wide);
-    }
-}
-
-template <bool NORM, class G, class S>
-static void update_named(FgRtCx *cx, cudaStream_t stream, const AdamWArrays<G, S> &a,
-                         const RowsUpdate &u)
-{
-    uint64_t shift = u.rows.shift,
-             end = shift + u.elements; /* of the table: [shift, end) is here */
-    uint64_t first = (int64_t)shift < 0 ? 0 : shift / u.rows.hidden / 32;
-    if ((int64_t)end <= 0 || first * 32 * u.rows.hidden >= u.rows.elements)
-        return;
-    end = end < u.rows.elements ? end : u.rows.elements;
-    uint64_t words = fg_ceil(fg_ceil(end, u.rows.hidden), 32) - first;
-    named_kernel<NORM><<<(unsigned)words, THREADS, 0, stream>>>(a, u.set, u.norm, u.pieces,
-                                                                u.elements, u.rows, first, u.wide);
-}
-
-template <class G, class S>
-static void update_rows(FgRtCx *cx, cudaStream_t stream, const AdamWArrays<G, S> &a,
-                        const RowsUpdate &u, bool named)
-{
-    if (named && u.norm)
-        update_named<true>(cx, stream, a, u);
-    else if (named)
-        update_named<false>(cx, stream, a, u);
-    else if (u.norm)
-        update_others<true>(cx, stream, a, u);
-    else
-        update_others<false>(cx, stream, a, u);
-}
-
-void fg_cuda_adamw_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t grad,
-                        uint64_t master, uint64_t moment1, uint64_t moment2, uint64_t shard,
-                        uint64_t norm, uint64_t scalars, uint64_t set, uint64_t bucket,
-                        uint64_t table, uint64_t hidden, uint64_t vocab, uint64_t words,
-                        uint64_t elements, uint64_t grad_dt, uint64_t dt, uint64_t named)
-{
-    (void)node, (void)words;
-    RowsUpdate u = {(const float *)fg_cuda_at(cx, scalars) + FG_RT_CURRENT * FG_RT_SET,
-                    norm == FG_RT_NONE ? NULL : (unsigned long long *)fg_cuda_at(cx, norm),
-                    fg_cuda_pieces(cx, bucket, elements),
-                    {(const uint32_t *)fg_cuda_at(cx, set), cx->rank * elements - table,
-                     vocab * hidden, (uint32_t)hidden},
-                    elements,
-                    false};
-    if (u.pieces.n == 0 || hidden == 0)
-        return;
-    if (master == FG_RT_NONE && dt != FG_RT_F32) {
-        fg_cuda_raise(cx, "a shard that is not f32 has no master weights");
-        return;
-    }
-    float *w = (float *)fg_cuda_at(cx, master == FG_RT_NONE ? shard : master);
-    float *m = (float *)fg_cuda_at(cx, moment1), *v = (float *)fg_cuda_at(cx, moment2);
-    fg_with_floats(cx, grad_dt, dt, [&](auto g, auto s) {
-        typedef decltype(g) G;
-        typedef decltype(s) S;
-        S *copy = master == FG_RT_NONE ? NULL : (S *)fg_cuda_at(cx, shard);
-        const G *from = grad == FG_RT_NONE ? NULL : (const G *)fg_cuda_at(cx, grad);
-        u.wide = fg_aligned(w) && fg_aligned(m) && fg_aligned(v) && fg_aligned(copy) &&
-                 fg_aligned(from) && (hidden | u.rows.shift) % 4 == 0;
-        if (from) {
-            AdamWArrays<G, S> a = {from, w, m, v, copy, 0, 0};
-            update_rows(cx, stream, a, u, named != 0);
-        } else {
-            u.norm = NULL; /* zeros count nothing */
-            AdamWArrays<Zero, S> a = {NULL, w, m, v, copy, 0, 0};
-            update_rows(cx, stream, a, u, named != 0);
-        }
-    });
-    fg_launched(cx);
 }
 
 /* An array that holds elements `first` and on of the slice, as if it began with the slice. */
@@ -432,10 +223,23 @@ typedef struct Update {
     uint32_t n_parts; /* of the gradient; 1: it is the sum */
 } Update;
 
+/* A kernel that keeps its multiprocessors to itself: one block each, by shared memory of which it
+ * may use a part. */
+template <class Kernel, class... Args>
+static void launch_alone(FgRtCx *cx, cudaStream_t stream, Kernel *kernel, unsigned blocks,
+                         Args... args)
+{
+    size_t room = (size_t)cx->shared_bytes - 4096; /* the rest: the norm's limbs */
+    fg_cuda_check(
+        cx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room),
+        "cudaFuncSetAttribute");
+    kernel<<<blocks, MOST_THREADS, room, stream>>>(args...);
+}
+
 /* An update runs beside products, and both are slow where they share a multiprocessor: blocks of
- * small products wait until the last block of the update has gone. A large one therefore takes two
- * thirds of the multiprocessors for itself, one block each (shared memory that it does not use
- * keeps a second one away), which is enough for the memory's rate. */
+ * small products wait until the last block of the update has gone. A large one therefore has some
+ * for itself, as many as the memory's rate takes: three eighths with stages in shared memory, two
+ * thirds with registers alone. */
 template <bool NORM, bool PARTS, class G, class S>
 static void launch(FgRtCx *cx, cudaStream_t stream, const Update &u, const AdamWArrays<G, S> &a,
                    FgCudaSpan pieces)
@@ -445,21 +249,24 @@ static void launch(FgRtCx *cx, cudaStream_t stream, const Update &u, const AdamW
     bool wide = fg_aligned(a.grad) && fg_aligned(a.w) && fg_aligned(a.m) && fg_aligned(a.v) &&
                 fg_aligned(a.shard) && a.part % 8 == 0;
     unsigned long long *norm = NORM ? (unsigned long long *)fg_cuda_at(cx, u.norm) : NULL;
-    unsigned blocks = (unsigned)(cx->n_sm * 2 / 3);
-    size_t room = (size_t)cx->shared_bytes - 4096; /* the rest: the norm's limbs */
-    if (blocks > 0 && u.elements >= (uint64_t)blocks * MOST_THREADS * 16) {
-        auto *kernel = adamw_kernel<NORM, PARTS, G, S, MOST_THREADS>;
-        fg_cuda_check(
-            cx,
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room),
-            "cudaFuncSetAttribute");
-        kernel<<<blocks, MOST_THREADS, room, stream>>>(a, set, factored, norm, pieces, u.first,
-                                                       u.elements, wide);
-    } else {
+    unsigned all = (unsigned)cx->n_sm, few = (all * 3 + 7) / 8, more = (all * 2 + 2) / 3;
+    if (u.elements < (uint64_t)more * MOST_THREADS * 16) {
         adamw_kernel<NORM, PARTS, G, S, THREADS>
             <<<fg_blocks(cx, u.elements, THREADS * 4, 16), THREADS, 0, stream>>>(
                 a, set, factored, norm, pieces, u.first, u.elements, wide);
+        return;
     }
+    if constexpr (sizeof(G) == 2 && sizeof(S) == 2) {
+        const int PER = PARTS ? 2 : 1;
+        if (wide && u.n_parts == PER &&
+            (size_t)cx->shared_bytes >= 4096 + STAGES * sizeof(Stage<PER, G>)) {
+            launch_alone(cx, stream, staged_kernel<NORM, PER, G, S>, few, a, set, factored, norm,
+                         pieces, u.first, u.elements);
+            return;
+        }
+    }
+    launch_alone(cx, stream, adamw_kernel<NORM, PARTS, G, S, MOST_THREADS>, more, a, set, factored,
+                 norm, pieces, u.first, u.elements, wide);
 }
 
 template <bool PARTS>

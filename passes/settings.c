@@ -98,7 +98,8 @@ static FgPlan *make_at_use(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t p
     FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
                                  unit == FG_UNIT_MODULE, 0);
     *out_offloaded = offload(s, graph, plan, piece);
-    fg_plan_travel(plan, graph, scratch, s->search->machine);
+    if (!fg_update_waits(&graph->numerics)) /* else the link idles while the first update runs */
+        fg_plan_travel(plan, graph, scratch, s->search->machine);
     fg_arena_free(scratch);
     return plan;
 }

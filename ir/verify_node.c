@@ -155,7 +155,7 @@ static void expect_gradient_of(FgVerifier *v, const FgNode *node, uint32_t id, u
 {
     const FgBucket *b = &v->m->buckets.data[node->bucket];
     const FgType *t = v->m->values.data[id].type;
-    uint64_t want = b->elements / v->m->ranks * parts;
+    uint64_t want = v->m->ranks ? b->elements / v->m->ranks * parts : 0;
     expect_state(v, node, id, b->grad_shard, FG_ROLE_GRAD_SHARD);
     if ((uint64_t)fg_type_elements(t) != want)
         fg_verify_fail_node(v, node, "%s is %s, not the %" PRIu64 " elements of %s of bucket '%s'",

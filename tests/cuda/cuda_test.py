@@ -92,6 +92,7 @@ def compile_all(tools, folder):
     for name, flags in CHAINS.items():
         program(name, tools.example("mixture.json"), "--ranks", 1, *flags)
     program("tiny-one", tools.example("tiny-llama.json"), "--ranks", 1, "--batch", 4, "--precision", "bf16")
+    program("tiny-one-f32", tools.example("tiny-llama.json"), "--ranks", 1, "--batch", 4)
     for name, flags in BIG.items():
         program(name, tools.example("llama-3.2-1b.json"), "--machine", "2xH200", "--batch", 1, "--seq", 512, "--precision", "bf16",
                 *flags)  # fmt: skip
@@ -496,7 +497,10 @@ def sanitizer(run, name, program="tiny-one", attention="library"):
         return
     # Races and barriers of the runtime's kernels: the libraries' own use what these two tools do not follow (asynchronous
     # barriers, matrix units that read shared memory), and they report or break it.
-    mine = [] if name == "memcheck" else [w for text in ("cudnn", "nvjet", "cutlass", "cublas", "gemm") for w in ("--kernel-name-exclude", f"kns={text}")]
+    # racecheck of CUDA 13.0 ends in an error of its own at the forward kernel on matrix units, whether or not that is among
+    # the kernels it looks at; its f32 twin is looked at, and memcheck and synccheck take both.
+    others = ("cudnn", "nvjet", "cutlass", "cublas", "gemm") + (("forward",) if name == "racecheck" and program == "tiny-one" else ())
+    mine = [] if name == "memcheck" else [w for text in others for w in ("--kernel-name-exclude", f"kns={text}")]
     said, _ = run.call(tool, "--tool", name, *mine, "--error-exitcode", "9", run.path(program), "--data", run.path("tiny.bin"), "--steps", 2,
                        "--no-graph", "--attention", attention, limit=120, gpu=0)  # fmt: skip
     print("  " + said.strip().split("\n")[-1])
@@ -567,6 +571,7 @@ def execute(args):
     cases.run("compute-sanitizer memcheck, tiny-one", sanitizer, run, "memcheck")
     for tool in ("memcheck", "racecheck", "synccheck"):
         cases.run(f"compute-sanitizer {tool}, tiny-one, builtin attention", sanitizer, run, tool, "tiny-one", "builtin")
+    cases.run("compute-sanitizer racecheck, tiny-one-f32, builtin attention", sanitizer, run, "racecheck", "tiny-one-f32", "builtin")
     if run.gpus >= 2:
         two_gpus(run, cases)
     shutil.rmtree(folder, ignore_errors=True)

@@ -50,7 +50,7 @@ typedef struct Preset {
     "\"host_link\": 0.6,\n"                                                                        \
     "            \"stash_fetch\": 0.9, \"fetch_stash\": 0.9}}\n"
 
-/* Of one H200, by `foregather probe`; memory_rate by the update alone, whose bytes are the most. */
+/* Of one H200, by `foregather probe`. */
 #define H200                                                                                       \
     " \"memory\": \"139 GiB\", \"reserved\": 1780000000, \"reserved_parts\": 247463936,\n"         \
     " \"workspace\": \"144 MiB\",\n"                                                               \

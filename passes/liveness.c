@@ -17,8 +17,10 @@
  */
 #include "passes/liveness.h"
 
+#include "base/checked.h"
 #include "ir/op_table.h"
 #include "passes/compile.h"
+#include "passes/lower.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -342,6 +344,8 @@ void fg_ledger(FgArena *scratch, const FgModule *sched, FgLedger *out)
     uint32_t len, at;
     fg_intervals(scratch, sched, &all, &len);
     FgIntervalVec intervals = fg_intervals_in(scratch, sched, &all, false);
+    for (uint32_t i = 0; i < intervals.len; i++) /* as placed: what alignment takes goes with it */
+        intervals.data[i].bytes = fg_round_up(intervals.data[i].bytes, FG_ALIGN_BYTES);
     count_host(scratch, sched, &all, len, out);
     count_states(scratch, sched, false, out->by_class);
     out->arena_bound_bytes = fg_intervals_peak(scratch, &intervals, len, &at);

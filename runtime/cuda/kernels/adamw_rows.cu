@@ -136,7 +136,7 @@ typedef struct RowsUpdate {
     bool wide;
 } RowsUpdate;
 
-/* A large one in the blocks that `update` takes. */
+/* A large one has two thirds of the multiprocessors for itself (optimizer.cu says why). */
 template <bool NORM, class G, class S>
 static void update_others(FgRtCx *cx, cudaStream_t stream, const AdamWArrays<G, S> &a,
                           const RowsUpdate &u)

@@ -66,7 +66,7 @@ def custom(p):
     """Custom functions, called with a stream, captured and launched; their kernels are the host twins. Gradients come in parts, by a communicator of their own."""
     tools, model = p.tools, p.tools.example("custom-activation.json")
     host, cuda, runs = tools.path("custom", "host"), tools.path("custom", "cuda"), []
-    said = tools.call(tools.foregather, "compile", model, "--ranks", 2, "--reduce", "parts", "-o", host).stdout
+    said, _ = tools.call(tools.foregather, "compile", model, "--ranks", 2, "--reduce", "parts", "-o", host)
     require("come in parts, which updates add up" in said, said)
     pretend_program(tools, model, ("--ranks", 2, "--reduce", "parts"), cuda, sources=(tools.example("custom-activation.c"),))
     for program, options in ((host, ()), (cuda, ("--local-ranks", 2))):

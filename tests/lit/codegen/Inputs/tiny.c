@@ -82,11 +82,10 @@ static const FgRtLedgerRow ledger[] = {
     {"master", 512},
     {"optimizer", 1024},
     {"gathered", 512},
-    {"activations", 1280},
+    {"activations", 1536},
     {"workspace", 65536},
     {"inputs", 512},
     {"constants", 768},
-    {"unused", 256},
 };
 
 static void body_init(FgRtCx *cx)
@@ -219,7 +218,7 @@ static const FgRtProgram program = {
     .nodes = nodes,
     .n_nodes = 32,
     .ledger = ledger,
-    .n_ledger = 8,
+    .n_ledger = 7,
     .bucket_params = bucket_params,
     .dims = dims,
     .tied = tied,

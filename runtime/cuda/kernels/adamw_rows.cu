@@ -52,13 +52,8 @@ __global__ void __launch_bounds__(BLOCK)
     AdamW s = adamw_scalars(set, false);
     FgShare share = fg_block_share(elements, BLOCK * V);
     unsigned lane = threadIdx.x % 32;
-    for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
-        uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
-        begin = begin > share.begin ? begin : share.begin;
-        end = end < share.end ? end : share.end;
-        if (begin >= end)
-            break;
-        float keep = pieces.at[i].decay ? s.keep : 1.0f;
+    fg_each_piece(pieces, share, [&](uint64_t begin, uint64_t end, bool decay) {
+        float keep = decay ? s.keep : 1.0f;
         for (uint64_t base = (begin / V + threadIdx.x - lane) * V; base < end; base += BLOCK * V) {
             uint64_t at = base + lane * V;
             float g[1][V] = {};
@@ -78,7 +73,7 @@ __global__ void __launch_bounds__(BLOCK)
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }
-    }
+    });
     if constexpr (NORM) {
         squares.window.flush(&limbs);
         limbs_add_to(&limbs, norm);

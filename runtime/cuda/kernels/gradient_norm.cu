@@ -32,12 +32,7 @@ __global__ void __launch_bounds__(THREADS)
     WarpSquares<T> squares;
     squares.begin();
     unsigned lane = threadIdx.x % 32;
-    for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
-        uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
-        begin = begin > share.begin ? begin : share.begin;
-        end = end < share.end ? end : share.end;
-        if (begin >= end)
-            break;
+    fg_each_piece(pieces, share, [&](uint64_t begin, uint64_t end, bool) {
         /* The same number of turns for all lanes of a warp. */
         for (uint64_t at = begin / V + (threadIdx.x - lane) * UNROLL; at * V < end;
              at += THREADS * UNROLL) {
@@ -47,7 +42,7 @@ __global__ void __launch_bounds__(THREADS)
                 load_part<V>(grad, (at + lane + 32 * u) * V, begin, end, wide, v[u]);
             squares.add(&limbs, v);
         }
-    }
+    });
     squares.window.flush(&limbs);
     limbs_add_to(&limbs, norm);
 }

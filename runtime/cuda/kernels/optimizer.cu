@@ -58,13 +58,8 @@ __global__ void __launch_bounds__(BLOCK)
     share.begin += first;
     share.end += first;
     unsigned lane = threadIdx.x % 32;
-    for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
-        uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
-        begin = begin > share.begin ? begin : share.begin;
-        end = end < share.end ? end : share.end;
-        if (begin >= end)
-            break;
-        float keep = pieces.at[i].decay ? s.keep : 1.0f;
+    fg_each_piece(pieces, share, [&](uint64_t begin, uint64_t end, bool decay) {
+        float keep = decay ? s.keep : 1.0f;
         /* The same number of turns for all lanes of a warp. */
         for (uint64_t at = (begin / V + threadIdx.x - lane) * V; at < end; at += BLOCK * V) {
             float g[1][V];
@@ -72,7 +67,7 @@ __global__ void __launch_bounds__(BLOCK)
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }
-    }
+    });
     if constexpr (NORM) {
         squares.window.flush(&limbs);
         limbs_add_to(&limbs, norm);
@@ -96,6 +91,8 @@ template <int BYTES> static __device__ __forceinline__ void copy_async(void *to,
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from) : "memory");
+#else
+    __trap(); /* never launched there: a block has too little shared memory */
 #endif
 }
 
@@ -175,13 +172,8 @@ __global__ void __launch_bounds__(MOST_THREADS)
     share.begin += first;
     share.end += first;
     unsigned lane = threadIdx.x % 32;
-    for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
-        uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
-        begin = begin > share.begin ? begin : share.begin;
-        end = end < share.end ? end : share.end;
-        if (begin >= end)
-            break;
-        float keep = pieces.at[i].decay ? s.keep : 1.0f;
+    fg_each_piece(pieces, share, [&](uint64_t begin, uint64_t end, bool decay) {
+        float keep = decay ? s.keep : 1.0f;
         uint64_t at = begin / 4 * 4 + threadIdx.x * 4; /* this thread's; ends are not whole fours */
         auto whole = [&](uint64_t x) { return x >= begin && x + 4 <= end; };
         for (int k = 0; k < STAGES; k++) {
@@ -203,7 +195,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }
-    }
+    });
     if constexpr (NORM) {
         squares.window.flush(&limbs);
         limbs_add_to(&limbs, norm);

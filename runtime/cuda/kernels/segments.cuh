@@ -61,4 +61,18 @@ static __device__ inline FgShare fg_block_share(uint64_t elements, uint64_t unit
     return (FgShare){begin, end < elements ? end : elements};
 }
 
+/* each(begin, end, decay): what the share has of every piece, in order. */
+template <class Each>
+static __device__ __forceinline__ void fg_each_piece(FgCudaSpan pieces, FgShare share, Each each)
+{
+    for (uint32_t i = fg_find_piece(pieces, share.begin); i < pieces.n; i++) {
+        uint64_t begin = pieces.at[i].begin, end = pieces.at[i].end;
+        begin = begin > share.begin ? begin : share.begin;
+        end = end < share.end ? end : share.end;
+        if (begin >= end)
+            break;
+        each(begin, end, pieces.at[i].decay != 0);
+    }
+}
+
 #endif

@@ -20,4 +20,7 @@ void test_row_set(Rig &r);
 void test_vocab(Rig &r);
 void test_vocab_loss(Rig &r);
 
+/* ---- update_kernels.cu ---- */
+void test_update(Rig &r);
+
 #endif

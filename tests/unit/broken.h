@@ -32,6 +32,15 @@ typedef struct Wanted {
 const FgModule *broken_schedule(FgArena *arena, const Wanted *wanted, int *failures);
 /* The schedule is proved, and refused with its message with each fault in turn. */
 void broken_refuses(const FgModule *module, const Fault *faults, size_t n, int *failures);
+/* The same of an array of faults in the schedule that the rest, fields of a Wanted, asks for. */
+#define REFUSES(faults, ...)                                                                       \
+    do {                                                                                           \
+        FgArena *arena = fg_arena_new();                                                           \
+        const Wanted wanted = {__VA_ARGS__};                                                       \
+        broken_refuses(broken_schedule(arena, &wanted, failures), faults,                          \
+                       sizeof faults / sizeof *faults, failures);                                  \
+        fg_arena_free(arena);                                                                      \
+    } while (0)
 
 /* ---- what faults are made of ---- */
 /* The first node of those that are in an order: a module's ids have holes. */

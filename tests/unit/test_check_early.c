@@ -190,15 +190,6 @@ static const Fault sum_faults[] = {
     {"sum of a sum", sum_of_a_sum, "which is a sum"},
 };
 
-#define REFUSES(faults, ...)                                                                       \
-    do {                                                                                           \
-        FgArena *arena = fg_arena_new();                                                           \
-        const Wanted wanted = {__VA_ARGS__};                                                       \
-        broken_refuses(broken_schedule(arena, &wanted, failures), faults,                          \
-                       sizeof faults / sizeof *faults, failures);                                  \
-        fg_arena_free(arena);                                                                      \
-    } while (0)
-
 static void of_named_rows(int *failures)
 {
     REFUSES(alone_faults, .model = "examples/mlp.json", .plan = "minimum", .batch = 1, .seq = 16,

@@ -366,15 +366,6 @@ static const Fault vocab_faults[] = {
     {"owned slice too large", owned_slice_too_large, "does not have the size of a slice of bucket"},
 };
 
-#define REFUSES(faults, ...)                                                                       \
-    do {                                                                                           \
-        FgArena *arena = fg_arena_new();                                                           \
-        const Wanted wanted = {__VA_ARGS__};                                                       \
-        broken_refuses(broken_schedule(arena, &wanted, failures), faults,                          \
-                       sizeof faults / sizeof *faults, failures);                                  \
-        fg_arena_free(arena);                                                                      \
-    } while (0)
-
 static void of_rows(int *failures)
 {
     REFUSES(rows_faults, .model = "tests/data/llama-odd/model.json", .plan = "zero3", .clip = 1.0);

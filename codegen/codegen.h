@@ -11,7 +11,7 @@
 #include "ir/ir.h"
 
 #define FG_CODEGEN_ABI                                                                             \
-    5 /* the FG_RT_ABI that emitted files are written for; a test compares the two */
+    6 /* the FG_RT_ABI that emitted files are written for; a test compares the two */
 
 typedef struct FgEmitRow {
     const char *name;

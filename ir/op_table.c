@@ -110,6 +110,15 @@ uint32_t fg_op_plus(FgOp op)
     return fg_op_info(op)->flags & FG_OPF_PLUS ? max - 1 : FG_NO_ID;
 }
 
+bool fg_node_accumulates(const FgNode *node, uint32_t result)
+{
+    const FgOpInfo *info = fg_op_info(node->op);
+    for (uint32_t i = 0; i < info->n_attrs && result + 1 == node->n_results; i++)
+        if (strcmp(info->attrs[i].name, "accumulate") == 0)
+            return node->attrs[i].i != 0;
+    return false;
+}
+
 /* The words of a custom node's element types, one a result. */
 static uint32_t n_words(const char *words)
 {

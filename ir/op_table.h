@@ -8,8 +8,9 @@ typedef enum FgOpFlag {
     FG_OPF_COMMUTATIVE = 1 << 0,
     FG_OPF_INPLACE = 1 << 1, /* result 0 may take the memory of operand 0, of either one where the
                                 op commutes (same bytes, element by element) */
-    FG_OPF_ACCUMULATE = 1 << 2, /* a gradient op that can write or add straight into a slice of a
-                                   gradient buffer, in the wire dtype: attribute `accumulate` */
+    FG_OPF_ACCUMULATE = 1 << 2, /* a gradient op that can write its last result straight into a
+                                   slice of a gradient buffer, in the wire dtype, or add to it:
+                                   attribute `accumulate` */
     FG_OPF_COLLECTIVE = 1 << 3,
     FG_OPF_EFFECT = 1 << 4, /* writes something beside its results: never removed or merged */
     FG_OPF_VIEW = 1 << 5,   /* result 0 is operand 0's memory, or a part of it: no work, no call */
@@ -94,6 +95,9 @@ bool fg_op_parse(const char *name, FgOp *out);
 void fg_op_arity(FgOp op, uint32_t *out_min, uint32_t *out_max, uint32_t *out_results);
 /* How many results a node makes whose attributes are set. */
 uint32_t fg_node_results(const FgNode *node);
+/* Whether a node adds to what its result held: the last result where the attribute `accumulate` is
+ * set, no other. */
+bool fg_node_accumulates(const FgNode *node, uint32_t result);
 /* The number of the operand `plus` (FG_OPF_PLUS); FG_NO_ID for an op without one. */
 uint32_t fg_op_plus(FgOp op);
 void fg_node_cost(const FgModule *module, const FgNode *node, FgCost *cost);

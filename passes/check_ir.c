@@ -154,6 +154,20 @@ static bool updates(const FgNode *node)
            node->op == FG_OP_loss_scale || node->op == FG_OP_scale_step;
 }
 
+/* Of an update of parts the norm may begin there. */
+static bool begins(const FgNode *node, uint32_t result)
+{
+    return node->op == FG_OP_adamw_parts && result == 4 && !fg_node_attr(node, "adds")->i;
+}
+
+/* A gradient for an operand is made afresh beside one that adds to what was there: `accumulate`
+ * means the last result. */
+static bool reads_result(const FgNode *node, uint32_t result)
+{
+    bool fresh = (fg_op_info(node->op)->flags & FG_OPF_ACCUMULATE) && result + 1 < node->n_results;
+    return !fresh && !begins(node, result);
+}
+
 /* Of a chain: what is read element by element, in the result's dtype. */
 static bool is_like_result(const Cx *cx, const FgNode *node, uint32_t i)
 {
@@ -179,12 +193,6 @@ static bool is_spoilt(const FgNode *node, uint32_t operand)
     return node->op == FG_OP_reduce_scatter || (node->op == FG_OP_return_rows && operand == 1);
 }
 
-/* Of an update of parts the norm may begin there. */
-static bool begins(const FgNode *node, uint32_t result)
-{
-    return node->op == FG_OP_adamw_parts && result == 4 && !fg_node_attr(node, "adds")->i;
-}
-
 static int communicator_of(FgOp op)
 {
     bool collective = fg_op_info(op)->flags & FG_OPF_COLLECTIVE;
@@ -207,7 +215,7 @@ static void add_accesses(Cx *cx, const FgNode *node, FgTraceNode *out)
         if (node->results[i] != FG_NO_ID)
             fg_vec_push(cx->arena, &list,
                         ((FgTraceAccess){.buffer = node->results[i],
-                                         .read = out->updates && !begins(node, i),
+                                         .read = out->updates && reads_result(node, i),
                                          .write = true,
                                          .inplace = FG_NO_ID}));
     if (fg_op_info(node->op)->flags & FG_OPF_WORKSPACE)

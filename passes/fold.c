@@ -58,7 +58,8 @@ static const FgNode *maker_of(const Fold *f, const FgNode *sum, uint32_t k)
         return NULL;
     const FgNode *maker = &f->m->nodes.data[term->def];
     uint32_t plus = fg_op_plus(maker->op);
-    bool can = plus != FG_NO_ID && maker->phase == sum->phase && maker->layer == sum->layer &&
+    bool can = plus != FG_NO_ID && maker->results[0] == term->id && maker->phase == sum->phase &&
+               maker->layer == sum->layer &&
                (plus >= maker->n_operands || maker->operands[plus] == FG_NO_ID);
     return can && !reads_sharded(f->m, maker) ? maker : NULL;
 }
@@ -73,8 +74,9 @@ static void fold_into(Fold *f, uint32_t maker, uint32_t plus, const FgNode *sum)
     for (uint32_t k = 0; k < at; k++)
         operands[k] = k < node->n_operands ? node->operands[k] : FG_NO_ID;
     operands[at] = plus;
-    uint32_t *results = FG_NEW_ARRAY(m->arena, uint32_t, 1);
-    results[0] = y;
+    uint32_t *results = FG_NEW_ARRAY(m->arena, uint32_t, node->n_results);
+    for (uint32_t k = 0; k < node->n_results; k++)
+        results[k] = k ? node->results[k] : y;
     node->operands = operands;
     node->n_operands = at + 1;
     node->results = results;

@@ -104,16 +104,10 @@ static bool comes_and_goes(const FgModule *module, const FgValue *value)
            value->role == FG_ROLE_GRADIENTS;
 }
 
-/* Does a node read what its results held? */
-static bool accumulates(const FgNode *node)
+/* Does a node read what this result held? */
+static bool accumulates(const FgNode *node, uint32_t result)
 {
-    const FgOpInfo *info = fg_op_info(node->op);
-    if (node->op == FG_OP_adamw_part)
-        return true;
-    for (uint32_t i = 0; i < info->n_attrs; i++)
-        if (!strcmp(info->attrs[i].name, "accumulate"))
-            return node->attrs[i].i != 0;
-    return false;
+    return node->op == FG_OP_adamw_part || fg_node_accumulates(node, result);
 }
 
 static void emit(Walk *walk, uint32_t value, uint32_t begin, uint32_t end)
@@ -153,7 +147,7 @@ static void visit(Walk *walk, const FgNode *node, uint32_t at)
         if (id == FG_NO_ID)
             continue;
         uint32_t root = root_of(module, id);
-        bool reads = accumulates(node);
+        bool reads = accumulates(node, i);
         for (uint32_t j = 0; j < node->n_operands && !reads; j++)
             reads = node->operands[j] != FG_NO_ID && root_of(module, node->operands[j]) == root;
         touch(walk, root, at, id == root && !reads);

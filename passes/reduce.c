@@ -48,7 +48,8 @@ static bool writes_in_place(const Cx *cx, uint32_t value, const FgParam *param)
     if (v->kind != FG_VALUE_RESULT || cx->n_uses[value] != 1)
         return false;
     const FgNode *def = fg_node(cx->m, v->def);
-    return fg_op_has(def->op, FG_OPF_ACCUMULATE) && v->type->dtype == cx->m->numerics.wire &&
+    return fg_op_has(def->op, FG_OPF_ACCUMULATE) && def->results[def->n_results - 1] == value &&
+           v->type->dtype == cx->m->numerics.wire &&
            fg_type_elements(v->type) == fg_type_elements(param->type);
 }
 
@@ -237,7 +238,8 @@ static void copy_node(Cx *cx, uint32_t id)
 {
     FgModule *m = cx->m;
     FgNode node = *fg_node(m, id);
-    uint32_t p = node.n_results > 0 ? cx->target[node.results[0]] : FG_NO_ID;
+    uint32_t last = node.n_results > 0 ? node.results[node.n_results - 1] : FG_NO_ID;
+    uint32_t p = last != FG_NO_ID ? cx->target[last] : FG_NO_ID;
     uint32_t looked_up = node.n_results > 0 ? cx->travels[node.results[0]] : FG_NO_ID;
     if (looked_up != FG_NO_ID) {
         uint32_t bucket = m->params.data[looked_up].bucket;
@@ -251,7 +253,7 @@ static void copy_node(Cx *cx, uint32_t id)
     }
     if (p != FG_NO_ID) {
         open_buffer(cx, m->params.data[p].bucket, &node);
-        place_in_buffer(cx, node.results[0], p);
+        place_in_buffer(cx, last, p);
         fg_node_set_int(m, fg_node(m, id), "accumulate", cx->written[p]);
     }
     fg_vec_push(m->arena, &cx->order, id);

@@ -461,10 +461,11 @@ static bool stands_in(const Cx *cx, const FgNode *node, const Body *body)
 /* A contribution to a gradient that adds up whole. */
 static bool contributes_whole(const Cx *cx, const FgNode *node)
 {
-    if (node->n_results == 0 || node->results[0] == FG_NO_ID)
+    uint32_t last = node->n_results > 0 ? node->results[node->n_results - 1] : FG_NO_ID;
+    if (last == FG_NO_ID)
         return false;
-    uint32_t root = cx->m->values.data[node->results[0]].root;
-    return root != node->results[0] && fg_is_summed(cx->m, root);
+    uint32_t root = cx->m->values.data[last].root;
+    return root != last && fg_is_summed(cx->m, root);
 }
 
 static void emit_body(Cx *cx, const Body *body)

@@ -84,7 +84,7 @@ static void read_settings(Cx *cx)
     FgRbTables *out = cx->out;
     const FgRbTable *program = &cx->source->program;
     const FgRbCell *clip = fg_rb_cell(program, 0, "clip");
-    if (setting(cx, "abi") != 5)
+    if (setting(cx, "abi") != 6)
         FAIL(cx, program->loc, "the program is written for another runtime interface");
     out->fingerprint = setting(cx, "fingerprint");
     out->ranks = setting(cx, "ranks");

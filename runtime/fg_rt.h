@@ -16,7 +16,7 @@
 #include "fg_chain.h"
 #include "fg_custom.h"
 
-#define FG_RT_ABI 5
+#define FG_RT_ABI 6
 #define FG_RT_NONE UINT64_MAX /* an operand that is not there */
 /* Offsets from here on lie in the rank's host memory, a second allocation: pinned where there is a
  * device. stash and fetch alone touch it. */

@@ -199,16 +199,6 @@ bool fg_grad_cast(FgGradCx *cx, const FgNode *node)
 
 /* ---- cost ---- */
 
-static bool accumulates(const FgNode *node)
-{
-    const FgOpInfo *info = fg_op_info(node->op);
-    for (uint32_t i = 0; i < info->n_attrs; i++) {
-        if (strcmp(info->attrs[i].name, "accumulate") == 0)
-            return node->attrs[i].i != 0;
-    }
-    return false;
-}
-
 /* One pass over what is read and written; about four operations an element of the largest tensor.
  */
 void fg_cost_elementwise(const FgModule *m, const FgNode *node, FgCost *cost)
@@ -225,10 +215,10 @@ void fg_cost_elementwise(const FgModule *m, const FgNode *node, FgCost *cost)
     for (uint32_t i = 0; i < node->n_results; i++) {
         const FgType *type = fg_ops_out(m, node, i);
         cost->write_bytes += (double)fg_type_bytes(type);
+        if (fg_node_accumulates(node, i))
+            cost->read_bytes += (double)fg_type_bytes(type);
         most = fg_type_elements(type) > most ? fg_type_elements(type) : most;
     }
-    if (accumulates(node))
-        cost->read_bytes += cost->write_bytes;
     cost->vector_flops = 4 * (double)most;
 }
 

@@ -1,5 +1,5 @@
-/* RMSNorm and LayerNorm over the last dimension. Backward makes dx before dw, like linear, so that
- * a gathered weight can be released before its gradient begins. */
+/* RMSNorm and LayerNorm over the last dimension. Where both gradients are wanted one node makes
+ * them, in one pass over x and dy; the gathered gain, a row, is held until then. */
 #include "ir/ops/ops_util.h"
 
 static bool need_weights(FgModule *m, const FgNode *node, uint32_t first, uint32_t last)
@@ -41,22 +41,44 @@ bool fg_infer_norm_dx(FgModule *m, const FgNode *node, const FgType **types)
     return fg_ops_need_plus(m, node, types[0]);
 }
 
+/* Both gradients in one call: dx, then dw in the dtype that `to` says. */
+bool fg_infer_norm_back(FgModule *m, const FgNode *node, const FgType **types)
+{
+    if (!fg_infer_norm_dx(m, node, types))
+        return false;
+    types[1] = fg_type(m, fg_ops_to(node, types[0]->dtype), 1, (int64_t[]){fg_type_cols(types[0])});
+    return true;
+}
+
 static uint32_t finish_with_eps(FgGradCx *cx, const FgNode *node, FgNode *back, uint32_t value)
 {
     fg_node_set_float(cx->build.module, back, "eps", fg_node_attr(node, "eps")->f);
     return fg_node_finish(&cx->build, back, fg_ops_grad_hint(cx, value));
 }
 
-static void add_norm_grads(FgGradCx *cx, const FgNode *node, FgOp op_dx, FgOp op_dw)
+/* The ops that make the gradients of a norm. */
+typedef struct NormGrads {
+    FgOp dx, dw, both;
+} NormGrads;
+
+static void add_norm_grads(FgGradCx *cx, const FgNode *node, NormGrads ops)
 {
     uint32_t x = node->operands[0], w = node->operands[1];
     uint32_t dy = fg_grad_of(cx, node->results[0]);
-    if (fg_grad_wanted(cx, x)) {
-        FgNode *dx = fg_node_new(&cx->build, op_dx, (uint32_t[]){x, w, dy}, 3);
+    bool wants_x = fg_grad_wanted(cx, x), wants_w = fg_grad_wanted(cx, w);
+    if (wants_x && wants_w) {
+        FgNode *both = fg_node_new(&cx->build, ops.both, (uint32_t[]){x, w, dy}, 3);
+        fg_ops_set_to(cx, both, w);
+        uint32_t id = both->id, d_x = finish_with_eps(cx, node, both, x);
+        fg_grad_add(cx, x, d_x);
+        uint32_t d_w = fg_node(cx->build.module, id)->results[1];
+        fg_value(cx->build.module, d_w)->name = fg_ops_grad_hint(cx, w);
+        fg_grad_add(cx, w, d_w);
+    } else if (wants_x) {
+        FgNode *dx = fg_node_new(&cx->build, ops.dx, (uint32_t[]){x, w, dy}, 3);
         fg_grad_add(cx, x, finish_with_eps(cx, node, dx, x));
-    }
-    if (fg_grad_wanted(cx, w)) {
-        FgNode *dw = fg_node_new(&cx->build, op_dw, (uint32_t[]){x, dy}, 2);
+    } else if (wants_w) {
+        FgNode *dw = fg_node_new(&cx->build, ops.dw, (uint32_t[]){x, dy}, 2);
         fg_ops_set_to(cx, dw, w);
         fg_grad_add(cx, w, finish_with_eps(cx, node, dw, w));
     }
@@ -64,13 +86,14 @@ static void add_norm_grads(FgGradCx *cx, const FgNode *node, FgOp op_dx, FgOp op
 
 bool fg_grad_rmsnorm(FgGradCx *cx, const FgNode *node)
 {
-    add_norm_grads(cx, node, FG_OP_rmsnorm_dx, FG_OP_rmsnorm_dw);
+    add_norm_grads(cx, node, (NormGrads){FG_OP_rmsnorm_dx, FG_OP_rmsnorm_dw, FG_OP_rmsnorm_back});
     return true;
 }
 
 bool fg_grad_layernorm(FgGradCx *cx, const FgNode *node)
 {
-    add_norm_grads(cx, node, FG_OP_layernorm_dx, FG_OP_layernorm_dw);
+    add_norm_grads(cx, node,
+                   (NormGrads){FG_OP_layernorm_dx, FG_OP_layernorm_dw, FG_OP_layernorm_back});
     if (fg_ops_has(node, 2) && fg_grad_wanted(cx, node->operands[2])) {
         uint32_t b = node->operands[2], dy = fg_grad_of(cx, node->results[0]);
         FgNode *db = fg_node_new(&cx->build, FG_OP_column_sum, &dy, 1);

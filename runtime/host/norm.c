@@ -130,6 +130,14 @@ static void backward_w(const Rows *rows, const void *dy, void *dw, uint64_t n_ro
     }
 }
 
+/* The result of dx may lie in the memory of `plus`, which the sum for dw does not read. */
+static void backward_both(FgRtCx *cx, const Rows *rows, uint64_t w, uint64_t dy, uint64_t plus,
+                          uint64_t dx, uint64_t dw, uint64_t n_rows, uint64_t wire, bool accumulate)
+{
+    backward_x(rows, fg_at(cx, w), fg_at(cx, dy), fg_at(cx, plus), fg_at(cx, dx), n_rows);
+    backward_w(rows, fg_at(cx, dy), fg_at(cx, dw), n_rows, wire, accumulate);
+}
+
 void fg_host_rmsnorm(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t y, uint64_t rows, uint64_t cols,
                      uint64_t dt, double eps)
 {
@@ -149,6 +157,14 @@ void fg_host_rmsnorm_dw(FgRtCx *cx, uint64_t x, uint64_t dy, uint64_t dw, uint64
 {
     Rows in = {fg_at(cx, x), dt, cols, false, eps};
     backward_w(&in, fg_at(cx, dy), fg_at(cx, dw), rows, wire, accumulate != 0);
+}
+
+void fg_host_rmsnorm_back(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t dy, uint64_t plus,
+                          uint64_t dx, uint64_t dw, uint64_t rows, uint64_t cols, uint64_t dt,
+                          uint64_t wire, uint64_t accumulate, double eps)
+{
+    Rows in = {fg_at(cx, x), dt, cols, false, eps};
+    backward_both(cx, &in, w, dy, plus, dx, dw, rows, wire, accumulate != 0);
 }
 
 void fg_host_layernorm(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t b, uint64_t y, uint64_t rows,
@@ -171,4 +187,12 @@ void fg_host_layernorm_dw(FgRtCx *cx, uint64_t x, uint64_t dy, uint64_t dw, uint
 {
     Rows in = {fg_at(cx, x), dt, cols, true, eps};
     backward_w(&in, fg_at(cx, dy), fg_at(cx, dw), rows, wire, accumulate != 0);
+}
+
+void fg_host_layernorm_back(FgRtCx *cx, uint64_t x, uint64_t w, uint64_t dy, uint64_t plus,
+                            uint64_t dx, uint64_t dw, uint64_t rows, uint64_t cols, uint64_t dt,
+                            uint64_t wire, uint64_t accumulate, double eps)
+{
+    Rows in = {fg_at(cx, x), dt, cols, true, eps};
+    backward_both(cx, &in, w, dy, plus, dx, dw, rows, wire, accumulate != 0);
 }

@@ -141,6 +141,36 @@ static void bench_rows(Bench &b)
         fg_cuda_rmsnorm_dw(cx, st, 0, s.at(i, x), s.at(i, y), small, TOKENS, HIDDEN, BF16, BF16, 0,
                            1e-5);
     });
+    b.moves("rmsnorm_back", 4 * row, [&](int i) {
+        fg_cuda_rmsnorm_back(cx, st, 0, s.at(i, x), w, s.at(i, y), s.at(i, u), s.at(i, z), small,
+                             TOKENS, HIDDEN, BF16, BF16, 0, 1e-5);
+    });
+    b.moves("rmsnorm_back without plus", 3 * row, [&](int i) {
+        fg_cuda_rmsnorm_back(cx, st, 0, s.at(i, x), w, s.at(i, y), NONE, s.at(i, z), small, TOKENS,
+                             HIDDEN, BF16, BF16, 0, 1e-5);
+    });
+    b.moves("layernorm_back", 4 * row, [&](int i) {
+        fg_cuda_layernorm_back(cx, st, 0, s.at(i, x), w, s.at(i, y), s.at(i, u), s.at(i, z), small,
+                               TOKENS, HIDDEN, BF16, BF16, 0, 1e-5);
+    });
+    b.moves("rmsnorm of 4096", 2 * row, [&](int i) {
+        fg_cuda_rmsnorm(cx, st, 0, s.at(i, x), w, s.at(i, y), TOKENS / 2, 2 * HIDDEN, BF16, 1e-5);
+    });
+    b.moves("rmsnorm_back of 4096", 4 * row, [&](int i) {
+        fg_cuda_rmsnorm_back(cx, st, 0, s.at(i, x), w, s.at(i, y), s.at(i, u), s.at(i, z), small,
+                             TOKENS / 2, 2 * HIDDEN, BF16, BF16, 0, 1e-5);
+    });
+    b.moves("rmsnorm_back of 8192", 4 * row, [&](int i) {
+        fg_cuda_rmsnorm_back(cx, st, 0, s.at(i, x), w, s.at(i, y), s.at(i, u), s.at(i, z), small,
+                             TOKENS / 4, 4 * HIDDEN, BF16, BF16, 0, 1e-5);
+    });
+    b.moves("rmsnorm, 512 rows", row / 8, [&](int i) {
+        fg_cuda_rmsnorm(cx, st, 0, s.at(i, x), w, s.at(i, y), 512, HIDDEN, BF16, 1e-5);
+    });
+    b.moves("rmsnorm_back, 512 rows", row / 4, [&](int i) {
+        fg_cuda_rmsnorm_back(cx, st, 0, s.at(i, x), w, s.at(i, y), s.at(i, u), s.at(i, z), small,
+                             512, HIDDEN, BF16, BF16, 0, 1e-5);
+    });
     b.moves("layernorm", 2 * row, [&](int i) {
         fg_cuda_layernorm(cx, st, 0, s.at(i, x), w, w, s.at(i, y), TOKENS, HIDDEN, BF16, 1e-5);
     });

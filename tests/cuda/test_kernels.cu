@@ -275,7 +275,7 @@ static void test_norms(Rig &r)
     const double eps = 1e-5;
     for (uint64_t dt : FLOATS)
         for (uint64_t rows : {1, 5, 259})
-            for (uint64_t cols : {1, 3, 7, 64, 255, 257, 2048, 4099}) {
+            for (uint64_t cols : {1, 3, 7, 64, 255, 257, 2048, 4099, 6152}) {
                 uint64_t n = rows * cols;
                 uint64_t skew = cols == 64 && rows == 5; /* out of line once */
                 r.begin();
@@ -323,6 +323,70 @@ static void test_norms(Rig &r)
                                   layernorm_dw, x, d, dw, rows, cols, dt, wire, accumulate, eps);
                     }
             }
+}
+
+/* Both gradients in one call, and what they differ by from those of a call each: nothing. */
+#define BACK(side, name)                                                                           \
+    [=](FgRtCx *cx, auto... stream) {                                                              \
+        side##_##name##_back(cx, stream..., x, w, d, plus, dx, dw, rows, cols, dt, wire,           \
+                             accumulate, 1e-5);                                                    \
+        side##_##name##_dx(cx, stream..., x, w, d, plus, dx_alone, rows, cols, dt, 1e-5);          \
+        side##_##name##_dw(cx, stream..., x, d, dw_alone, rows, cols, dt, wire, accumulate, 1e-5); \
+        side##_binary(cx, stream..., FG_RT_SUB, dx, dx_alone, dx_alone, n, n, n, NONE, dt);        \
+        side##_binary(cx, stream..., FG_RT_SUB, dw, dw_alone, dw_alone, cols, cols, cols, NONE,    \
+                      wire);                                                                       \
+    }
+
+static void norms_back(Rig &r, uint64_t dt, uint64_t wire, uint64_t rows, uint64_t cols,
+                       uint64_t accumulate, bool adds, uint64_t skew)
+{
+    for (bool centred : {false, true}) {
+        uint64_t n = rows * cols;
+        r.begin();
+        uint64_t x = r.normal(dt, n, 1, skew), w = r.normal(dt, cols), d = r.normal(dt, n);
+        uint64_t plus = adds ? r.normal(dt, n) : NONE, dx = r.result(dt, n);
+        uint64_t dw = r.normal(wire, cols), dw_alone = r.normal(wire, cols);
+        for (uint64_t i = 0; i < cols; i++)
+            r.set(dw_alone, wire, i, r.get(dw, wire, i));
+        uint64_t dx_alone = r.result(dt, n, SAME);
+        r.changes(dw, wire, cols);
+        r.changes(dw_alone, wire, cols, SAME);
+        r.scale = sqrt((double)rows);
+        std::string sizes = label("_back", dt, {wire, rows, cols, accumulate, adds, skew});
+        if (centred)
+            r.check("layernorm" + sizes, BACK(fg_host, layernorm), BACK(fg_cuda, layernorm));
+        else
+            r.check("rmsnorm" + sizes, BACK(fg_host, rmsnorm), BACK(fg_cuda, rmsnorm));
+    }
+}
+
+/* Shapes of rows that a block holds, in one piece a thread or two, with threads to spare, in
+ * several groups a block and an odd one last; and of rows that it does not. */
+static void test_norms_back(Rig &r)
+{
+    static const struct {
+        uint64_t rows, cols;
+    } shapes[] = {{1, 256},  {5, 264},  {259, 2048}, {1101, 2048}, {7, 2056},
+                  {3, 4096}, {6, 4104}, {301, 8192}, {5, 16384},   {5, 257}};
+    for (uint64_t dt : FLOATS)
+        for (const auto &s : shapes)
+            for (uint64_t accumulate : {0, 1})
+                norms_back(r, dt, accumulate ? (uint64_t)FG_RT_F32 : dt, s.rows, s.cols, accumulate,
+                           accumulate == 0 || s.rows == 5, s.rows == 6);
+    for (bool centred : {false, true}) { /* in the memory of what is added */
+        const uint64_t rows = 601, cols = 2048, n = rows * cols, dt = FG_RT_BF16;
+        r.begin();
+        uint64_t x = r.normal(dt, n), w = r.normal(dt, cols), d = r.normal(dt, n);
+        uint64_t plus = r.normal(dt, n), dw = r.result(dt, cols);
+        r.changes(plus, dt, n);
+        r.scale = sqrt((double)rows);
+        if (centred)
+            CHECK(r, "layernorm_back in place", layernorm_back, x, w, d, plus, plus, dw, rows, cols,
+                  dt, dt, (uint64_t)0, 1e-5);
+        else
+            CHECK(r, "rmsnorm_back in place", rmsnorm_back, x, w, d, plus, plus, dw, rows, cols, dt,
+                  dt, (uint64_t)0, 1e-5);
+    }
 }
 
 static void test_rope(Rig &r)
@@ -481,14 +545,26 @@ int main()
     static const struct {
         const char *name;
         void (*run)(Rig &);
-    } tests[] = {
-        {"unary", test_unary},     {"gated", test_gated},   {"binary", test_binary},
-        {"storage", test_storage}, {"shapes", test_shapes}, {"sums", test_sums},
-        {"softmax", test_softmax}, {"norms", test_norms},   {"rope", test_rope},
-        {"loss", test_loss},       {"lookup", test_lookup}, {"lookup_rows", test_lookup_rows},
-        {"row_set", test_row_set}, {"vocab", test_vocab},   {"vocab_loss", test_vocab_loss},
-        {"linear", test_linear},   {"matmul", test_matmul}, {"choice", test_choice},
-        {"update", test_update}};
+    } tests[] = {{"unary", test_unary},
+                 {"gated", test_gated},
+                 {"binary", test_binary},
+                 {"storage", test_storage},
+                 {"shapes", test_shapes},
+                 {"sums", test_sums},
+                 {"softmax", test_softmax},
+                 {"norms", test_norms},
+                 {"norms_back", test_norms_back},
+                 {"rope", test_rope},
+                 {"loss", test_loss},
+                 {"lookup", test_lookup},
+                 {"lookup_rows", test_lookup_rows},
+                 {"row_set", test_row_set},
+                 {"vocab", test_vocab},
+                 {"vocab_loss", test_vocab_loss},
+                 {"linear", test_linear},
+                 {"matmul", test_matmul},
+                 {"choice", test_choice},
+                 {"update", test_update}};
     for (const auto &test : tests) {
         int passed = r.passed, failed = r.failed;
         test.run(r);

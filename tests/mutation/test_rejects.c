@@ -36,9 +36,9 @@ static const Edit edits[] = {
     {"\"mlp\"", "\"m\\\"lp?\?/\"", "a string that does not end in its line", false},
     /* parse.c */
     {".params = params", ".params = 0", "neither a constant", false},
-    {".abi = 5,", ".abi = 2, .abi = 2,", "the compiler says: initializer overrides", false},
-    {".abi = 5,", "1,", "'.field = value' is expected", false},
-    {".abi = 5,", ".abi = 2, .wrong = 1,", "the compiler says: field designator", false},
+    {".abi = 6,", ".abi = 2, .abi = 2,", "the compiler says: initializer overrides", false},
+    {".abi = 6,", "1,", "'.field = value' is expected", false},
+    {".abi = 6,", ".abi = 2, .wrong = 1,", "the compiler says: field designator", false},
     {"static const FgRtProgram program",
      "static const int64_t spare = 1;\n\nstatic const FgRtProgram program",
      "a table has its values in braces", false},

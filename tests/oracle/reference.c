@@ -151,6 +151,13 @@ static void eval_rmsnorm_dw(const Eval *e)
                    real(e, "eps"));
 }
 
+static void eval_rmsnorm_back(const Eval *e)
+{
+    eval_rmsnorm_dx(e);
+    ref_rmsnorm_dw(e->in[0], e->in[2], e->out[1], rows_of(in_type(e, 0)), cols_of(in_type(e, 0)),
+                   real(e, "eps"));
+}
+
 static void eval_layernorm(const Eval *e)
 {
     ref_layernorm(e->in[0], e->in[1], optional(e, 2), e->out[0], rows_of(in_type(e, 0)),
@@ -167,6 +174,13 @@ static void eval_layernorm_dx(const Eval *e)
 static void eval_layernorm_dw(const Eval *e)
 {
     ref_layernorm_dw(e->in[0], e->in[1], e->out[0], rows_of(in_type(e, 0)), cols_of(in_type(e, 0)),
+                     real(e, "eps"));
+}
+
+static void eval_layernorm_back(const Eval *e)
+{
+    eval_layernorm_dx(e);
+    ref_layernorm_dw(e->in[0], e->in[2], e->out[1], rows_of(in_type(e, 0)), cols_of(in_type(e, 0)),
                      real(e, "eps"));
 }
 
@@ -466,9 +480,11 @@ static EvalFn *const evals[FG_N_OPS] = {
     [FG_OP_rmsnorm] = eval_rmsnorm,
     [FG_OP_rmsnorm_dx] = eval_rmsnorm_dx,
     [FG_OP_rmsnorm_dw] = eval_rmsnorm_dw,
+    [FG_OP_rmsnorm_back] = eval_rmsnorm_back,
     [FG_OP_layernorm] = eval_layernorm,
     [FG_OP_layernorm_dx] = eval_layernorm_dx,
     [FG_OP_layernorm_dw] = eval_layernorm_dw,
+    [FG_OP_layernorm_back] = eval_layernorm_back,
     [FG_OP_rope_table] = eval_rope_table,
     [FG_OP_rope] = eval_rope,
     [FG_OP_attention] = eval_attention,
@@ -514,6 +530,7 @@ static EvalFn *const evals[FG_N_OPS] = {
     [FG_OP_grad] = eval_nothing,
 };
 
+/* `accumulate` means the last result of a node. */
 static bool accumulates(const FgNode *node)
 {
     const FgOpInfo *info = fg_op_info(node->op);
@@ -535,12 +552,13 @@ bool ref_eval_node(const FgModule *module, const FgNode *node, const double *con
         return true;
     }
     FgArena *arena = fg_arena_new();
-    int64_t n = size_of(out_type(&e, 0));
+    uint32_t last = node->n_results - 1;
+    int64_t n = size_of(out_type(&e, last));
     double *old = FG_NEW_ARRAY(arena, double, (size_t)n);
-    memcpy(old, results[0], (size_t)n * sizeof *old);
+    memcpy(old, results[last], (size_t)n * sizeof *old);
     evals[node->op](&e);
     for (int64_t i = 0; i < n; i++)
-        results[0][i] += old[i];
+        results[last][i] += old[i];
     fg_arena_free(arena);
     return true;
 }

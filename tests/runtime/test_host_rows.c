@@ -50,6 +50,46 @@ static double norm_slope(Norm s, const Array *x, const Array *w, const Array *dy
     return (up - down) / (2 * h);
 }
 
+static bool same_bits(Rig *rig, const Array *a, const Array *b)
+{
+    size_t size = a->dt == FG_RT_BF16 ? 2 : 4;
+    return memcmp(fg_rt_memory(rig->cx, a->at), fg_rt_memory(rig->cx, b->at), a->n * size) == 0;
+}
+
+/* Both gradients in one call, dx in the memory of what is added to it: the bits of the two. */
+static void both_case(uint64_t dt, uint64_t wire, Norm s, bool accumulate, int *failures)
+{
+    Rig rig = rig_open(1 << 18);
+    uint64_t n = s.rows * s.cols;
+    Array x = rig_values(&rig, dt, n, 2), w = rig_values(&rig, dt, s.cols, 1),
+          dy = rig_values(&rig, dt, n, 1), plus = rig_values(&rig, dt, n, 1);
+    Array dx = rig_result(&rig, dt, n), dw = rig_values(&rig, wire, s.cols, 1),
+          both = rig_result(&rig, wire, s.cols);
+    memcpy(fg_rt_memory(rig.cx, both.at), fg_rt_memory(rig.cx, dw.at),
+           s.cols * (wire == FG_RT_BF16 ? 2 : 4));
+    rig_begin(&rig);
+    FgRtCx *cx = rig.cx;
+    if (s.centred) {
+        fg_rt_layernorm_dx(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, plus.at, dx.at, s.rows, s.cols, dt,
+                           s.eps);
+        fg_rt_layernorm_dw(cx, 0, FG_COMPUTE, x.at, dy.at, dw.at, s.rows, s.cols, dt, wire,
+                           accumulate, s.eps);
+        fg_rt_layernorm_back(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, plus.at, plus.at, both.at,
+                             s.rows, s.cols, dt, wire, accumulate, s.eps);
+    } else {
+        fg_rt_rmsnorm_dx(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, plus.at, dx.at, s.rows, s.cols, dt,
+                         s.eps);
+        fg_rt_rmsnorm_dw(cx, 0, FG_COMPUTE, x.at, dy.at, dw.at, s.rows, s.cols, dt, wire,
+                         accumulate, s.eps);
+        fg_rt_rmsnorm_back(cx, 0, FG_COMPUTE, x.at, w.at, dy.at, plus.at, plus.at, both.at, s.rows,
+                           s.cols, dt, wire, accumulate, s.eps);
+    }
+    rig_check_ok(&rig, "norm back", failures);
+    CHECK(same_bits(&rig, &dx, &plus));
+    CHECK(same_bits(&rig, &dw, &both));
+    rig_close(&rig);
+}
+
 static void norm_case(uint64_t dt, uint64_t wire, Norm s, bool accumulate, int *failures)
 {
     Rig rig = rig_open(1 << 18);
@@ -100,6 +140,18 @@ static void norms(int *failures)
                       failures); /* over a chunk */
             norm_case(DTYPES[d], DTYPES[!d], (Norm){centred, 1, 1, 1e-1}, false, failures);
         }
+}
+
+static void norm_gradients_together(int *failures)
+{
+    for (int d = 0; d < 2; d++)
+        for (int centred = 0; centred < 2; centred++)
+            for (int accumulate = 0; accumulate < 2; accumulate++) {
+                both_case(DTYPES[d], DTYPES[!d], (Norm){centred, 4, 13, 1e-5}, accumulate,
+                          failures);
+                both_case(DTYPES[d], DTYPES[d], (Norm){centred, 3, 530, 1e-6}, accumulate,
+                          failures);
+            }
 }
 
 /* ---- softmax ---- */
@@ -223,5 +275,6 @@ static void loss_add(int *failures)
     rig_close(&rig);
 }
 
-UNIT_MAIN({"norms", norms}, {"softmax", softmax}, {"cross_entropy", cross_entropy},
+UNIT_MAIN({"norms", norms}, {"norm_gradients_together", norm_gradients_together},
+          {"softmax", softmax}, {"cross_entropy", cross_entropy},
           {"cross_entropy_bad_label", cross_entropy_bad_label}, {"loss_add", loss_add})

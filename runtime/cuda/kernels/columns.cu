@@ -3,13 +3,14 @@
  * Two steps over a scratch that is taken at start-up: blocks sum a group of rows each into rows of
  * partial sums, then the partial sums are added in the groups' order. Group sizes depend on the
  * shape and the device alone. The gradient of a gain needs each row's mean and scale first. Where a
- * block can hold whole rows in registers it finds them on the way; otherwise a step of its own
+ * block can hold whole rows it finds them on the way (norm_rows.cu); otherwise a step of its own
  * writes them, for as many rows at a time as the scratch holds. */
 #include "runtime/cuda/kernels/columns.cuh"
+#include "runtime/cuda/kernels/norm_rows.cuh"
 #include "runtime/cuda/kernels/segments.cuh"
 
 enum { LANES = 32, LINES = 8 }; /* threads of a block: along columns, along rows */
-enum { FUSED_THREADS = 512, ROWS = 4 };
+enum { FINISH_LINES = 32 };     /* so that few blocks have all partial sums under way at once */
 
 template <class T, int V, bool STATS>
 __global__ void __launch_bounds__(LANES *LINES)
@@ -57,94 +58,24 @@ __global__ void __launch_bounds__(LANES *LINES)
     }
 }
 
-/* Sums of several values of each thread over the block; all threads get them. One barrier: calls in
- * turn use the two halves of `part` in turn. */
-template <int N>
-static __device__ __forceinline__ void block_sums(float (&values)[N], float (*part)[32])
-{
-    unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = blockDim.x / 32;
-#pragma unroll
-    for (int r = 0; r < N; r++) {
-        values[r] = fg_warp_sum(values[r]);
-        if (lane == 0)
-            part[r][warp] = values[r];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < N; r++)
-        values[r] = fg_warp_sum(lane < n ? part[r][lane] : 0.0f);
-}
-
-/* Partial sums of dy z in one pass: a block takes whole rows, ROWS at a time, a thread the same V
- * columns of each, so that rows are read once for their statistics and the sums. */
-template <class T, int V, bool CENTRED>
-__global__ void __launch_bounds__(FUSED_THREADS)
-    fused_kernel(const T *dy, const T *x, float *partial, uint64_t rows, uint64_t cols,
-                 uint64_t per_group, float inverse_cols, float eps)
-{
-    __shared__ float part[2][2][ROWS][32];
-    uint64_t col = (uint64_t)threadIdx.x * V, begin = blockIdx.x * per_group;
-    uint64_t end = begin + per_group < rows ? begin + per_group : rows;
-    float sum[V] = {};
-    int half = 0;
-    for (uint64_t row = begin; row < end; row += ROWS, half ^= 1) {
-        float z[ROWS][V] = {}, d[ROWS][V] = {}, mean[ROWS] = {}, scale[ROWS] = {};
-#pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            if (col < cols && row + r < end) {
-                fg_load<V>(x + (row + r) * cols + col, z[r]);
-                fg_load<V>(dy + (row + r) * cols + col, d[r]);
-            }
-        if constexpr (CENTRED) {
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    mean[r] += z[r][j];
-            block_sums(mean, part[half][0]);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    z[r][j] = col < cols ? z[r][j] - mean[r] * inverse_cols : 0.0f;
-        }
-#pragma unroll
-        for (int r = 0; r < ROWS; r++)
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                scale[r] += z[r][j] * z[r][j];
-        block_sums(scale, part[half][1]);
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            if (row + r >= end)
-                break;
-            float factor = 1.0f / sqrtf(scale[r] * inverse_cols + eps);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                sum[j] += d[r][j] * (z[r][j] * factor);
-        }
-    }
-    if (col < cols)
-        fg_store<V>(partial + blockIdx.x * cols + col, sum);
-}
-
 template <class W>
-__global__ void finish_kernel(const float *partial, W *to, uint64_t groups, uint64_t cols,
-                              bool accumulate)
+__global__ void __launch_bounds__(LANES *FINISH_LINES)
+    finish_kernel(const float *partial, W *to, uint64_t groups, uint64_t cols, bool accumulate)
 {
-    __shared__ float tile[LINES][LANES];
+    __shared__ float tile[FINISH_LINES][LANES];
     uint64_t col = (uint64_t)blockIdx.x * LANES + threadIdx.x;
     float sum = 0;
     if (col < cols)
-#pragma unroll 4
-        for (uint64_t group = threadIdx.y; group < groups; group += LINES)
+#pragma unroll 8
+        for (uint64_t group = threadIdx.y; group < groups; group += FINISH_LINES)
             sum += partial[group * cols + col];
     tile[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || col >= cols)
         return;
     float total = 0;
-    for (int line = 0; line < LINES; line++)
+#pragma unroll
+    for (int line = 0; line < FINISH_LINES; line++)
         total += tile[line][threadIdx.x];
     fg_put(to + col, accumulate ? fg_get(to + col) + total : total);
 }
@@ -176,25 +107,6 @@ typedef struct Columns {
     bool wide;
 } Columns;
 
-/* Whole rows by blocks. Returns the number of groups. */
-static uint64_t sum_fused(FgRtCx *cx, cudaStream_t stream, const Columns *c)
-{
-    Groups groups =
-        group_rows(cx, c->rows, c->cols, 4, ROWS, c->scratch.partial_floats); /* two blocks an SM */
-    groups.rows_each = fg_ceil(groups.rows_each, ROWS) * ROWS;
-    groups.n = fg_ceil(c->rows, groups.rows_each);
-    fg_with_float(cx, c->dt, [&](auto tag) {
-        typedef decltype(tag) T;
-        const int V = FgElement<T>::PER_16;
-        auto *kernel = c->source->centred ? fused_kernel<T, V, true> : fused_kernel<T, V, false>;
-        unsigned threads = (unsigned)fg_ceil(c->cols / V, 32) * 32;
-        kernel<<<(unsigned)groups.n, threads, 0, stream>>>(
-            (const T *)c->dy, (const T *)c->source->x, c->scratch.partial, c->rows, c->cols,
-            groups.rows_each, 1.0f / (float)c->cols, c->source->eps);
-    });
-    return groups.n;
-}
-
 /* Tiles; statistics of rows first. Returns the number of groups. */
 static uint64_t sum_tiles(FgRtCx *cx, cudaStream_t stream, const Columns *c)
 {
@@ -224,6 +136,32 @@ static uint64_t sum_tiles(FgRtCx *cx, cudaStream_t stream, const Columns *c)
     return groups.n;
 }
 
+/* to[cols] (+)= the partial sums of all groups. */
+static void finish(FgRtCx *cx, cudaStream_t stream, const float *partial, uint64_t groups, void *to,
+                   uint64_t cols, uint64_t wire, uint64_t accumulate)
+{
+    fg_with_float(cx, wire, [&](auto tag) {
+        typedef decltype(tag) W;
+        finish_kernel<W><<<(unsigned)fg_ceil(cols, LANES), dim3(LANES, FINISH_LINES), 0, stream>>>(
+            partial, (W *)to, groups, cols, accumulate != 0);
+    });
+    fg_launched(cx);
+}
+
+bool fg_cuda_norm_back(FgRtCx *cx, cudaStream_t stream, const FgNormRows *rows, void *dw,
+                       uint64_t wire, uint64_t accumulate)
+{
+    FgNormRows r = *rows;
+    FgCudaScratch scratch = fg_cuda_scratch(cx, stream);
+    r.partial = scratch.partial;
+    r.floats = scratch.partial_floats;
+    if (!scratch.partial || r.rows == 0 || !fg_cuda_norm_rows_fit(&r))
+        return false;
+    uint64_t groups = fg_cuda_norm_rows(cx, stream, &r);
+    finish(cx, stream, r.partial, groups, dw, r.cols, wire, accumulate);
+    return true;
+}
+
 void fg_cuda_columns(FgRtCx *cx, cudaStream_t stream, const void *dy, const FgStatsSource *source,
                      void *to, uint64_t rows, uint64_t cols, uint64_t dt, uint64_t wire,
                      uint64_t accumulate)
@@ -236,21 +174,23 @@ void fg_cuda_columns(FgRtCx *cx, cudaStream_t stream, const void *dy, const FgSt
                       c.scratch.partial_floats);
         return;
     }
-    uint64_t per = 16 / fg_dtype_bytes(dt), groups = 1;
-    c.wide = cols % per == 0 && fg_aligned(dy) && (!source || fg_aligned(source->x));
+    if (source) {
+        FgNormRows r = {};
+        r.x = source->x, r.dy = dy;
+        r.rows = rows, r.cols = cols, r.dt = dt;
+        r.centred = source->centred, r.eps = source->eps;
+        if (fg_cuda_norm_back(cx, stream, &r, to, wire, accumulate))
+            return;
+    }
+    uint64_t groups = 1;
+    c.wide = cols % (16 / fg_dtype_bytes(dt)) == 0 && fg_aligned(dy) &&
+             (!source || fg_aligned(source->x));
     if (rows == 0)
         fg_cuda_check(cx, cudaMemsetAsync(c.scratch.partial, 0, cols * sizeof(float), stream),
                       "cudaMemsetAsync");
-    else if (source && c.wide && cols / per <= FUSED_THREADS && cols / per >= 64)
-        groups = sum_fused(cx, stream, &c);
     else
         groups = sum_tiles(cx, stream, &c);
-    fg_with_float(cx, wire, [&](auto tag) {
-        typedef decltype(tag) W;
-        finish_kernel<W><<<(unsigned)fg_ceil(cols, LANES), dim3(LANES, LINES), 0, stream>>>(
-            c.scratch.partial, (W *)to, groups, cols, accumulate != 0);
-    });
-    fg_launched(cx);
+    finish(cx, stream, c.scratch.partial, groups, to, cols, wire, accumulate);
 }
 
 void fg_cuda_column_sum(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t dy, uint64_t db,

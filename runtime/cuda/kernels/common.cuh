@@ -112,6 +112,22 @@ template <int V, class T> __device__ inline void fg_load(const T *from, float (&
     }
 }
 
+/* The elements of 16 bytes that were loaded as they lie. */
+template <class T> __device__ inline void fg_unpack(uint4 q, float (&out)[FgElement<T>::PER_16])
+{
+    if constexpr (sizeof(T) == 4) {
+        out[0] = __uint_as_float(q.x);
+        out[1] = __uint_as_float(q.y);
+        out[2] = __uint_as_float(q.z);
+        out[3] = __uint_as_float(q.w);
+    } else {
+        FgElement<T>::split(q.x, out);
+        FgElement<T>::split(q.y, out + 2);
+        FgElement<T>::split(q.z, out + 4);
+        FgElement<T>::split(q.w, out + 6);
+    }
+}
+
 template <int V, class T> __device__ inline void fg_store(T *to, const float (&in)[V])
 {
     if constexpr (V == 1) {

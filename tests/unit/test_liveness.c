@@ -127,6 +127,29 @@ static void gradient_slice_accumulates(int *failures)
     fg_arena_free(arena);
 }
 
+/* A node that adds to a gradient makes the other one afresh. */
+static void one_result_accumulates(int *failures)
+{
+    FgArena *arena = fg_arena_new();
+    uint32_t len = 0;
+    const char *text = intervals_text(
+        arena,
+        HEAD("0.0", "1") BUCKET STATES
+        "func @step {\n"
+        "  #0 %x.5 : f32[16, 16] = full {shape = [16, 16], value = 1.0}\n"
+        "  #1 %y.6 : f32[16] = full {shape = [16], value = 1.0}\n"
+        "  #2 %B.7 : f32[256] = grad_buffer bucket(0)\n"
+        "  #3 %d.8 : f32[16, 16], %p.9 : f32[16] in %B.7+0 = rmsnorm_back %x.5, %y.6, %x.5\n"
+        "  #4 %e.10 : f32[16, 16], %q.11 : f32[16] in %B.7+0 = rmsnorm_back %x.5, %y.6, %d.8 "
+        "{accumulate = true}\n"
+        "  #5 %u.12 : f32[] = mean %e.10\n"
+        "}\n",
+        &len, failures);
+    CHECK_STR(text, "x 0 4 1024\ny 1 4 64\nB 2 4 1024\nd 3 4 1024\ne 4 5 1024\nu 5 5 4\n");
+    CHECK_EQ_U64(len, 6);
+    fg_arena_free(arena);
+}
+
 /* Written afresh twice in a period: two stretches. Never written: always live. */
 static void several_stretches(int *failures)
 {
@@ -194,4 +217,5 @@ static void ledger(int *failures)
 
 UNIT_MAIN({"results_and_views", results_and_views}, {"gradient_slice_wraps", gradient_slice_wraps},
           {"gradient_slice_accumulates", gradient_slice_accumulates},
+          {"one_result_accumulates", one_result_accumulates},
           {"several_stretches", several_stretches}, {"ledger", ledger})

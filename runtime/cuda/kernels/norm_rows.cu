@@ -282,7 +282,10 @@ uint64_t fg_cuda_norm_rows(FgRtCx *cx, cudaStream_t stream, const FgNormRows *r)
 {
     uint64_t packs = packs_of(r), each = packs > THREADS ? 2 : 1, group = 2 / each;
     unsigned threads = (unsigned)fg_ceil(fg_ceil(packs, each), 32) * 32;
-    uint64_t shares = (uint64_t)cx->n_sm * (THREADS / threads);
+    uint64_t resident = THREADS / threads; /* blocks; one where each would have a turn or two */
+    if (r->rows < cx->n_sm * resident * group * 2)
+        resident = 1;
+    uint64_t shares = (uint64_t)cx->n_sm * resident;
     uint64_t most = r->partial ? r->floats / r->cols : shares;
     shares = shares < most ? shares : most;
     uint64_t per_share = fg_ceil(fg_ceil(r->rows, shares), group) * group;

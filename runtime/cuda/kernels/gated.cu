@@ -4,9 +4,9 @@
 
 /* Where results are rounded to 16 bits, the fast forms are exact enough: within 3e-7 of it. They
  * halve the time of kernels that would otherwise wait for arithmetic, not for memory. */
-static __device__ __forceinline__ float fast_sigmoid(float x)
+template <class T> static __device__ __forceinline__ float fast_sigmoid(float x)
 {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    return __fdividef(1.0f, 1.0f + fg_added_exp<T>(-x));
 }
 
 /* f(gate), and its derivative. */
@@ -17,14 +17,14 @@ typedef struct Open {
 template <FgRtUnary KIND, class T> static __device__ __forceinline__ Open open_gate(float x)
 {
     if constexpr (sizeof(T) == 2 && KIND == FG_RT_SILU) {
-        float t = fast_sigmoid(x);
+        float t = fast_sigmoid<T>(x);
         return {x * t, t * (1 + x * (1 - t))};
     } else if constexpr (sizeof(T) == 2 && KIND == FG_RT_SIGMOID) {
-        float t = fast_sigmoid(x);
+        float t = fast_sigmoid<T>(x);
         return {t, t * (1 - t)};
     } else if constexpr (sizeof(T) == 2 && KIND == FG_RT_GELU_TANH) {
         float square = 0.044715f * x * x, twice = 2 * 0.79788456f; /* of the root of 2 / pi */
-        float t = fast_sigmoid(twice * (x + square * x));
+        float t = fast_sigmoid<T>(twice * (x + square * x));
         return {x * t, t + x * t * (1 - t) * twice * (1 + 3 * square)};
     } else {
         return {FgUnary<KIND>{0}(x, 0, 0), FgSlope<KIND>{0}(x, 1, 0)};
@@ -38,6 +38,8 @@ template <FgRtUnary KIND, class T> struct Gated {
     }
 };
 
+enum { BATCH = 2 }; /* packs of a thread that are under way at once */
+
 /* dgate may be gate. */
 template <FgRtUnary KIND, class T>
 __global__ void __launch_bounds__(FG_MAP_THREADS)
@@ -45,22 +47,39 @@ __global__ void __launch_bounds__(FG_MAP_THREADS)
                       uint64_t packs)
 {
     const int V = FgElement<T>::PER_16;
-    uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
-    uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
-    for (uint64_t i = first; i < packs; i += all) {
-        float g[V], u[V], d[V];
-        fg_load<V>(gate + i * V, g);
-        fg_load<V>(up + i * V, u);
-        fg_load<V>(dy + i * V, d);
+    const uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
+    for (uint64_t at = (uint64_t)blockIdx.x * FG_MAP_THREADS * BATCH + threadIdx.x; at < packs;
+         at += all * BATCH) {
+        FgRaw<V, T> gates[BATCH], ups[BATCH], slopes[BATCH];
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            Open open = open_gate<KIND, T>(g[j]);
-            u[j] *= d[j] * open.slope;
-            d[j] *= open.value;
+        for (int k = 0; k < BATCH; k++) {
+            uint64_t i = at + k * FG_MAP_THREADS;
+            if (i < packs) {
+                gates[k].load(gate + i * V);
+                ups[k].load(up + i * V);
+                slopes[k].load(dy + i * V);
+            }
         }
-        fg_store<V>(dgate + i * V, u);
-        fg_store<V>(dup + i * V, d);
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            uint64_t i = at + k * FG_MAP_THREADS;
+            if (i < packs) {
+                float g[V], u[V], d[V];
+                gates[k].split(g);
+                ups[k].split(u);
+                slopes[k].split(d);
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    Open open = open_gate<KIND, T>(g[j]);
+                    u[j] *= d[j] * open.slope;
+                    d[j] *= open.value;
+                }
+                fg_store<V>(dgate + i * V, u);
+                fg_store<V>(dup + i * V, d);
+            }
+        }
     }
+    uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
     for (uint64_t i = packs * V + first; i < n; i += all) {
         float g = fg_get(gate + i), u = fg_get(up + i), d = fg_get(dy + i);
         Open open = open_gate<KIND, T>(g);
@@ -97,8 +116,9 @@ void fg_cuda_gated_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
             typedef decltype(tag) T;
             uint64_t packs = wide ? n / FgElement<T>::PER_16 : 0;
             gated_back_kernel<decltype(k)::value, T>
-                <<<fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS, 32), FG_MAP_THREADS, 0,
-                   stream>>>((const T *)g, (const T *)u, (const T *)d, (T *)dg, (T *)du, n, packs);
+                <<<fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS * BATCH, FG_MAP_BLOCKS),
+                   FG_MAP_THREADS, 0, stream>>>((const T *)g, (const T *)u, (const T *)d, (T *)dg,
+                                                (T *)du, n, packs);
         });
     });
     fg_launched(cx);

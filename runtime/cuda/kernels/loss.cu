@@ -9,7 +9,9 @@
 
 enum { SUM_THREADS = 1024, BACK_THREADS = 256 };
 
-template <class T> __global__ void lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
+template <class T>
+__global__ void __launch_bounds__(FG_ROW_THREADS, FG_ROW_BLOCKS)
+    lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
 {
     FgRowSoftmax row = fg_row_softmax(logits + blockIdx.x * cols, cols, wide);
     if (threadIdx.x == 0)
@@ -44,7 +46,7 @@ void fg_cuda_cross_entropy(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint6
         typedef decltype(tag) T;
         const T *x = (const T *)fg_cuda_at(cx, logits);
         float *row_lse = (float *)fg_cuda_at(cx, lse);
-        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
+        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, FG_ROW_THREADS);
         if (rows > 0)
             lse_kernel<T><<<(unsigned)rows, threads, fg_row_softmax_bytes(threads), stream>>>(
                 x, row_lse, cols, fg_aligned(x));

@@ -13,7 +13,8 @@ typedef struct FgRowSoftmax {
     float most, sum;
 } FgRowSoftmax;
 
-enum { FG_ROW_STAGES = 2 };
+/* Threads of a long row, and how many such blocks a multiprocessor is to have at once. */
+enum { FG_ROW_STAGES = 2, FG_ROW_THREADS = 1024, FG_ROW_BLOCKS = 2 };
 
 /* Bytes of dynamic shared memory of a block that calls fg_row_softmax. */
 static inline size_t fg_row_softmax_bytes(unsigned threads)
@@ -23,7 +24,7 @@ static inline size_t fg_row_softmax_bytes(unsigned threads)
 
 /* A thread's maximum and sum so far: it rescales its sum when the maximum grows. */
 template <class T> struct FgRunning {
-    float most = -INFINITY, sum = 0;
+    float most = -INFINITY, base = 0 /* the maximum, or 0 before there is one */, sum = 0;
 
     template <int N> __device__ void add(const float (&v)[N])
     {
@@ -33,9 +34,8 @@ template <class T> struct FgRunning {
             top = fmaxf(top, v[j]);
         if (top > most) {
             sum *= most == -INFINITY ? 0.0f : fg_added_exp<T>(most - top);
-            most = top;
+            most = base = top;
         }
-        float base = most == -INFINITY ? 0.0f : most;
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum += fg_added_exp<T>(v[j] - base);

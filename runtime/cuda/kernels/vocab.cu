@@ -108,9 +108,10 @@ void fg_cuda_lookup_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
 /* ---- statistics ---- */
 
 template <class T>
-__global__ void stats_kernel(const T *logits, Tokens t, float *stats, uint64_t cols, uint64_t there,
-                             uint64_t begin, uint64_t vocab, int64_t ignore, bool wide,
-                             int *device_error, uint32_t node)
+__global__ void __launch_bounds__(FG_ROW_THREADS, FG_ROW_BLOCKS)
+    stats_kernel(const T *logits, Tokens t, float *stats, uint64_t cols, uint64_t there,
+                 uint64_t begin, uint64_t vocab, int64_t ignore, bool wide, int *device_error,
+                 uint32_t node)
 {
     const T *x = logits + blockIdx.x * cols;
     FgRowSoftmax row = fg_row_softmax(x, there, wide);
@@ -135,7 +136,7 @@ void fg_cuda_vocab_stats(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
     fg_with_float(cx, dt, [&](auto tag) {
         typedef decltype(tag) T;
         const T *x = (const T *)fg_cuda_at(cx, logits);
-        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
+        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, FG_ROW_THREADS);
         stats_kernel<T><<<(unsigned)rows, threads, fg_row_softmax_bytes(threads), stream>>>(
             x, t, (float *)fg_cuda_at(cx, stats), cols, columns_there(cx, cols, vocab),
             cx->rank * cols, vocab, (int64_t)ignore, fg_aligned(x), cx->device_error, node);

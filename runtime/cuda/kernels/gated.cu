@@ -38,8 +38,6 @@ template <FgRtUnary KIND, class T> struct Gated {
     }
 };
 
-enum { BATCH = 2 }; /* packs of a thread that are under way at once */
-
 /* dgate may be gate. */
 template <FgRtUnary KIND, class T>
 __global__ void __launch_bounds__(FG_MAP_THREADS)
@@ -47,39 +45,26 @@ __global__ void __launch_bounds__(FG_MAP_THREADS)
                       uint64_t packs)
 {
     const int V = FgElement<T>::PER_16;
-    const uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
-    for (uint64_t at = (uint64_t)blockIdx.x * FG_MAP_THREADS * BATCH + threadIdx.x; at < packs;
-         at += all * BATCH) {
-        FgRaw<V, T> gates[BATCH], ups[BATCH], slopes[BATCH];
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            uint64_t i = at + k * FG_MAP_THREADS;
-            if (i < packs) {
-                gates[k].load(gate + i * V);
-                ups[k].load(up + i * V);
-                slopes[k].load(dy + i * V);
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            uint64_t i = at + k * FG_MAP_THREADS;
-            if (i < packs) {
-                float g[V], u[V], d[V];
-                gates[k].split(g);
-                ups[k].split(u);
-                slopes[k].split(d);
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-                    Open open = open_gate<KIND, T>(g[j]);
-                    u[j] *= d[j] * open.slope;
-                    d[j] *= open.value;
-                }
-                fg_store<V>(dgate + i * V, u);
-                fg_store<V>(dup + i * V, d);
-            }
-        }
-    }
+    uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
     uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
+    for (uint64_t i = first; i < packs; i += all) {
+        FgRaw<V, T> gates, ups, slopes; /* all are asked for before the first is looked at */
+        gates.load(gate + i * V);
+        ups.load(up + i * V);
+        slopes.load(dy + i * V);
+        float g[V], u[V], d[V];
+        gates.split(g);
+        ups.split(u);
+        slopes.split(d);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            Open open = open_gate<KIND, T>(g[j]);
+            u[j] *= d[j] * open.slope;
+            d[j] *= open.value;
+        }
+        fg_store<V>(dgate + i * V, u);
+        fg_store<V>(dup + i * V, d);
+    }
     for (uint64_t i = packs * V + first; i < n; i += all) {
         float g = fg_get(gate + i), u = fg_get(up + i), d = fg_get(dy + i);
         Open open = open_gate<KIND, T>(g);
@@ -116,9 +101,9 @@ void fg_cuda_gated_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
             typedef decltype(tag) T;
             uint64_t packs = wide ? n / FgElement<T>::PER_16 : 0;
             gated_back_kernel<decltype(k)::value, T>
-                <<<fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS * BATCH, FG_MAP_BLOCKS),
-                   FG_MAP_THREADS, 0, stream>>>((const T *)g, (const T *)u, (const T *)d, (T *)dg,
-                                                (T *)du, n, packs);
+                <<<fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS, FG_MAP_BLOCKS), FG_MAP_THREADS,
+                   0, stream>>>((const T *)g, (const T *)u, (const T *)d, (T *)dg, (T *)du, n,
+                                packs);
         });
     });
     fg_launched(cx);

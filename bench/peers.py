@@ -33,12 +33,13 @@ SHAPES = {
 SYSTEMS = {
     "zero3": (10, 120),
     "compiled": (10, 120),
+    "tuned": (10, 120),  # compiled, with products chosen by measurement before the run
     "fsdp2": (5, 120),
     "fsdp2-compiled": (6, 180),
     "deepspeed": (5, 150),
     "deepcompile": (12, 400),
 }
-OURS = ("zero3", "compiled")
+OURS = ("zero3", "compiled", "tuned")
 PEAK_FLOPS = 989e12
 MFU = (
     "MFU = tokens/s/GPU x FLOPs a token / 989e12 (dense bf16 of an H200); FLOPs a token = 6 x parameters of matrix products "
@@ -89,8 +90,9 @@ def model_file(case, folder):
     return path
 
 
-def prepare(args, case, schedule):
+def prepare(args, case, system):
     """The program of a case; compiled where it is missing. Returns its path."""
+    schedule = "compiled" if system == "tuned" else system
     program = args.folder / f"{case.name}-{schedule}"
     if program.exists():
         return program
@@ -223,11 +225,17 @@ def run_ours(args, case, system, log):
     program = prepare(args, case, system)
     figures = json.loads(Path(f"{program}.report.json").read_text())
     warmup, limit = SYSTEMS[system]
+    start = time.time()
+    products = []
+    if system == "tuned":
+        products = ["--gemm-cache", f"{program}.products"]
+        tune = [str(program), "--local-ranks", str(case.gpus), "--tune", *products]
+        if subprocess.run(tune, stdout=log, stderr=log, timeout=limit).returncode:
+            raise RuntimeError("--tune failed")
     command = [
         str(program), "--local-ranks", str(case.gpus), "--data", str(token_file(case, args.folder)),
-        "--steps", str(warmup + args.steps), "--lr", "1e-4", *args.program_options.split(),
+        "--steps", str(warmup + args.steps), "--lr", "1e-4", *products, *args.program_options.split(),
     ]  # fmt: skip
-    start = time.time()
     steps, memory = [], DriverMemory()
     processes, lines = launch([command], [dict(os.environ)], log)
 

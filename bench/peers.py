@@ -7,6 +7,7 @@
 A case is MODEL:BATCHxSEQ:GPUS, batch a GPU. `run` compiles what DIR lacks. Each system runs alone under a time limit; one that fails
 or is cut off leaves a row that says so, and the others go on. docs: bench/README.md."""
 import argparse
+import csv
 import json
 import os
 import queue
@@ -21,6 +22,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+
+from spans import exposed, length
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -41,6 +44,8 @@ SYSTEMS = {
 }
 OURS = ("zero3", "compiled", "tuned")
 PEAK_FLOPS = 989e12
+# What moves data between ranks, or to the host and back.
+COMMUNICATION = ("gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange", "collect", "return_rows", "stash", "fetch")
 MFU = (
     "MFU = tokens/s/GPU x FLOPs a token / 989e12 (dense bf16 of an H200); FLOPs a token = 6 x parameters of matrix products "
     "(head included, lookup not) + 6 x layers x seq x heads x head dim (causal attention); recomputation does not count"
@@ -221,6 +226,27 @@ def follow(processes, lines, limit, on_line):
     return wrong
 
 
+def read_profile(path):
+    """Of a table of --profile: how long communication runs and nothing else, and how long nothing runs, ms a step."""
+    with open(path) as table:
+        rows = list(csv.DictReader(table, delimiter="\t"))
+    steps = max(int(row["calls"]) for row in rows)  # what runs less often belongs to the start
+    spans = [
+        (row["op"] in COMMUNICATION, float(row["start_us"]), float(row["start_us"]) + float(row["us"]))
+        for row in rows
+        if int(row["calls"]) == steps
+    ]
+    begin, end = min(b for _, b, _ in spans), max(e for _, _, e in spans)
+    return {"exposed_ms": exposed(spans) / 1e3, "idle_ms": (end - begin - length([(b, e) for _, b, e in spans])) / 1e3}
+
+
+def profile_ours(command, path, log):
+    """Ten more steps, timed node by node."""
+    if subprocess.run(command + ["--steps", "10", "--profile", str(path)], stdout=log, stderr=log, timeout=100).returncode:
+        raise RuntimeError("--profile failed")
+    return read_profile(path)
+
+
 def run_ours(args, case, system, log):
     program = prepare(args, case, system)
     figures = json.loads(Path(f"{program}.report.json").read_text())
@@ -233,11 +259,11 @@ def run_ours(args, case, system, log):
         if subprocess.run(tune, stdout=log, stderr=log, timeout=limit).returncode:
             raise RuntimeError("--tune failed")
     command = [
-        str(program), "--local-ranks", str(case.gpus), "--data", str(token_file(case, args.folder)),
-        "--steps", str(warmup + args.steps), "--lr", "1e-4", *products, *args.program_options.split(),
+        str(program), "--local-ranks", str(case.gpus), "--data", str(token_file(case, args.folder)), "--lr", "1e-4", *products,
+        *args.program_options.split(),
     ]  # fmt: skip
     steps, memory = [], DriverMemory()
-    processes, lines = launch([command], [dict(os.environ)], log)
+    processes, lines = launch([command + ["--steps", str(warmup + args.steps)]], [dict(os.environ)], log)
 
     def on_line(at, line):
         match = re.search(r"^step (\d+)/\d+ .*? ([\d.]+) ms", line)
@@ -259,7 +285,8 @@ def run_ours(args, case, system, log):
         "planned_bytes": figures["peak_bytes"] + reserved,
         "driver_bytes": used,
         "predicted_ms": figures["step_us"] / 1e3,
-        "exposed_ms": figures["exposed_us"] / 1e3,
+        "predicted_exposed_ms": figures["exposed_us"] / 1e3,
+        **profile_ours(command, f"{program}.profile", log),
         "compile_s": figures.get("compile_wall_s"),
         "first_full_speed_s": quick[0] + figures.get("compile_wall_s", 0),
     }  # fmt: skip
@@ -293,18 +320,22 @@ def run_torch(args, case, system, log):
         if event["event"] == "training":
             memory.reset()
         elif event["event"] == "done":
+            result.update(event, driver=memory.used())  # before the profiler takes memory of its own
+        elif event["event"] == "profile":
             result.update(event)
 
     wrong = follow(processes, lines, args.limit or limit, on_line)
-    used = memory.used()
     if not result:
+        memory.used()
         raise RuntimeError(wrong or "no result")
     return {
         "ms": result["ms"],
         "mean_ms": result["mean_ms"],
         "allocated_bytes": result["allocated"],
         "reserved_bytes": result["reserved"],
-        "driver_bytes": used,
+        "driver_bytes": result["driver"],
+        "exposed_ms": result.get("exposed_ms"),
+        "idle_ms": result.get("idle_ms"),
         "first_full_speed_s": result["first_full_speed_s"],
     }
 
@@ -328,10 +359,10 @@ def run_one(args, case, system):
 
 
 def table(rows, args):
-    def gb(row, *keys):
-        return " / ".join(f"{row[k] / 1e9:.1f}" if row.get(k) is not None else "-" for k in keys)
+    def pair(row, scale, *keys):
+        return " / ".join(f"{row[k] / scale:.1f}" if row.get(k) is not None else "-" for k in keys)
 
-    head = ["case", "system", "step ms", "tokens/s/GPU", "MFU", "planned / driver GB", "allocated / reserved GB", "to full speed s"]
+    head = ["case", "system", "step ms", "tokens/s/GPU", "MFU", "planned / driver GB", "allocated / reserved GB", "exposed / idle ms", "to full speed s"]
     lines = [head]
     for row in rows:
         name = f"foregather {row['system']}" if row["system"] in OURS else row["system"]
@@ -341,7 +372,8 @@ def table(rows, args):
         first = row["first_full_speed_s"]
         lines.append(
             [row["case"], name, f"{row['ms']:.1f}", f"{row['tokens_per_second_per_gpu']:,.0f}", f"{100 * row['mfu']:.1f} %",
-             gb(row, "planned_bytes", "driver_bytes"), gb(row, "allocated_bytes", "reserved_bytes"), f"{first:.1f}" if first else "-"]
+             pair(row, 1e9, "planned_bytes", "driver_bytes"), pair(row, 1e9, "allocated_bytes", "reserved_bytes"),
+             pair(row, 1, "exposed_ms", "idle_ms"), f"{first:.1f}" if first else "-"]
         )  # fmt: skip
     widths = [max(len(line[i]) for line in lines if len(line) == len(head)) for i in range(len(head))]
     text = "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
@@ -350,6 +382,7 @@ def table(rows, args):
         f"clipping {args.clip or 'off'}, recomputation {args.recompute}.",
         MFU,
         "planned: Foregather's peak and reserve. driver: the most on GPU 0 while training, less what was in use before. "
+        "exposed: communication runs and nothing else does; idle: nothing runs; rank 0, in more steps under a profiler (Foregather's --profile, PyTorch's). "
         "to full speed: from the start of the system, compiling included, to the end of the first step within 10 % of the median.",
     ]
     return text + "\n" + "\n".join(notes) + "\n"

@@ -138,7 +138,7 @@ def prepare(args):
         shutil.copytree(tools.data(model), os.path.join(folder, "data", model))
     os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
     # The programs hold the same library: one window over all of them stores it once.
-    subprocess.run(f"tar cf - -C {os.path.dirname(folder)} cuda-test | xz -T1 -6 --lzma2=dict=256MiB > {args.out}",
+    subprocess.run(f"tar cf - -C {os.path.dirname(folder)} cuda-test | xz -T1 --lzma2=preset=1,dict=256MiB > {args.out}",
                    shell=True, check=True)  # fmt: skip
     tools.close()
     print(f"{args.out}: {os.path.getsize(args.out) / 1e6:.1f} MB")

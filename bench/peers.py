@@ -4,7 +4,7 @@
     peers.py prepare DIR --cases 1b:1x512:2,1b:4x2048:2     compiles Foregather's programs into DIR (needs the command and nvcc)
     peers.py run DIR     --cases 1b:1x512:2,1b:4x2048:2     measures, prints one table, writes DIR/table.txt and DIR/table.json
 
-A case is MODEL:BATCHxSEQ:GPUS, batch a GPU. `run` compiles what DIR lacks. Each system runs alone under a time limit; one that fails
+A case is MODEL:BATCHxSEQ:GPUS[:RECOMPUTE], batch a GPU; RECOMPUTE (none, full, auto) goes before --recompute. `run` compiles what DIR lacks. Each system runs alone under a time limit; one that fails
 or is cut off leaves a row that says so, and the others go on. docs: bench/README.md."""
 import argparse
 import csv
@@ -52,14 +52,19 @@ MFU = (
 )
 
 
+RECOMPUTE = ("none", "full", "auto")
+
+
 class Case:
-    def __init__(self, text):
-        match = re.fullmatch(r"(\w+):(\d+)x(\d+):(\d+)", text)
-        if not match or match[1] not in SHAPES:
-            raise argparse.ArgumentTypeError(f"'{text}' is no MODEL:BATCHxSEQ:GPUS of the models {', '.join(SHAPES)}")
+    def __init__(self, text, recompute):
+        match = re.fullmatch(r"(\w+):(\d+)x(\d+):(\d+)(?::(\w+))?", text)
+        if not match or match[1] not in SHAPES or (match[5] or recompute) not in RECOMPUTE:
+            raise argparse.ArgumentTypeError(f"'{text}' is no MODEL:BATCHxSEQ:GPUS[:RECOMPUTE] of the models {', '.join(SHAPES)} and {', '.join(RECOMPUTE)}")
         self.model, self.batch, self.seq, self.gpus = match[1], int(match[2]), int(match[3]), int(match[4])
+        self.recompute = match[5] or recompute
         self.shape = SHAPES[self.model]
-        self.name = f"{self.model}-{self.batch}x{self.seq}-{self.gpus}"
+        self.sizes = f"{self.model}-{self.batch}x{self.seq}-{self.gpus}"
+        self.name = self.sizes + ("" if self.recompute == "none" else f"-{self.recompute}")
 
     def flops_per_token(self):
         s = self.shape
@@ -104,13 +109,14 @@ def prepare(args, case, system):
     report = Path(f"{program}.report.json")
     command = [
         args.foregather, "compile", str(model_file(case, args.folder)), "--target", "cuda", "--machine", args.machine or f"{case.gpus}xH200",
-        "--ranks", str(case.gpus), "--precision", "bf16", "--reduce-dtype", "bf16", "--schedule", schedule, "--recompute", args.recompute,
+        "--ranks", str(case.gpus), "--precision", "bf16", "--reduce-dtype", "bf16", "--schedule", schedule, "--recompute", case.recompute,
         "--report", str(report), "-o", str(program),
     ]  # fmt: skip
     if args.clip:
         command += ["--clip", str(args.clip)]
     if args.memory:
         command += ["--memory", args.memory]
+    command += args.compile_options.split()
     begin = time.time()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -302,7 +308,8 @@ def run_torch(args, case, system, log):
     warmup, limit = SYSTEMS[system]
     command = [
         sys.executable, str(HERE / "torch_rank.py"), "--system", system, "--shape", json.dumps(case.shape), "--batch", str(case.batch),
-        "--seq", str(case.seq), "--steps", str(args.steps), "--warmup", str(warmup), "--clip", str(args.clip), "--recompute", args.recompute,
+        "--seq", str(case.seq), "--steps", str(args.steps), "--warmup", str(warmup), "--clip", str(args.clip),
+        "--recompute", "none" if case.recompute == "none" else "full",
     ]  # fmt: skip
     start, port = time.time(), free_port()
     environments = [
@@ -379,7 +386,8 @@ def table(rows, args):
     text = "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
     notes = [
         f"Medians of {args.steps} steps after warm-up, one process a GPU, random tokens, bf16 compute and reduction, fp32 master, AdamW, "
-        f"clipping {args.clip or 'off'}, recomputation {args.recompute}.",
+        f"clipping {args.clip or 'off'}. Recomputation is the last word of a case's name: full keeps what lies between layers (the peers: activation "
+        "checkpointing of each layer), auto what the memory asks for, nothing where there is none.",
         MFU,
         "planned: Foregather's peak and reserve. driver: the most on GPU 0 while training, less what was in use before. "
         "exposed: communication runs and nothing else does; idle: nothing runs; rank 0, in more steps under a profiler (Foregather's --profile, PyTorch's). "
@@ -398,10 +406,11 @@ def main():
     parser.add_argument("--steps", type=int, default=20, help="measured steps")
     parser.add_argument("--limit", type=int, default=0, help="seconds a system; default: its own")
     parser.add_argument("--clip", type=float, default=0.0)
-    parser.add_argument("--recompute", choices=["none", "full"], default="none")
+    parser.add_argument("--recompute", choices=RECOMPUTE, default="none", help="of cases that do not say")
     parser.add_argument("--machine", help="of foregather compile; default: GPUSxH200")
     parser.add_argument("--memory", help="of foregather compile")
     parser.add_argument("--foregather", default=str(ROOT / "build" / "bin" / "foregather"))
+    parser.add_argument("--compile-options", default="", help="more options of foregather compile; another DIR")
     parser.add_argument("--program-options", default="", help="more options for Foregather's programs")
     args = parser.parse_args()
     systems = args.systems.split(",") + (["deepspeed", "deepcompile"] if args.deepspeed else [])
@@ -409,13 +418,16 @@ def main():
     if unknown:
         parser.error(f"unknown systems: {', '.join(unknown)}; there are {', '.join(SYSTEMS)}")
     try:
-        cases = [Case(text) for text in args.cases.split(",")]
+        cases = [Case(text, args.recompute) for text in args.cases.split(",")]
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
     args.folder.mkdir(parents=True, exist_ok=True)
     rows = []
+    full = {case.sizes for case in cases if case.recompute == "full"}
     for case in cases:
         for system in systems:
+            if system not in OURS and case.recompute == "auto" and case.sizes in full:
+                continue  # peers have nothing that chooses: they checkpoint, and their row stands beside "full"
             if args.verb == "prepare":
                 if system in OURS:
                     try:

@@ -341,6 +341,15 @@ static bool *nodes_of_heads(FgArena *arena, const FgModule *m)
     return out;
 }
 
+/* Layers, modules, or layers of which one is cut: gathered at use. */
+static FgPlan *random_borders(FgModule *m, FgArena *arena, Random *random)
+{
+    const FgBorders borders[] = {{0}, {.by_module = true}, {.cut = 0.1}, {.cut = 0.5}};
+    uint64_t which = random_below(random, 4);
+    FgPlan *plan = fg_plan_units(m, arena, "random", FG_RECOMPUTE_SELECTIVE, borders[which]);
+    return plan ? plan : fg_plan_fixed(m, arena, "random", FG_RECOMPUTE_SELECTIVE);
+}
+
 /* The ZeRO-3 plan with a random set of forward nodes recomputed, borders and cascades among them,
  * and random copies carried, lowered and proved. False after errors. */
 static bool random_set(Setup *s, Random *random, FgCompiled *out)
@@ -371,7 +380,7 @@ static bool random_set(Setup *s, Random *random, FgCompiled *out)
     fg_plan_set_recomputed(again->plan, s->arena, &some);
     if (!fg_run_passes(&pm, again, "recompute"))
         return false;
-    m->plan = fg_plan_fixed(again, s->arena, "random", FG_RECOMPUTE_SELECTIVE);
+    m->plan = random_borders(again, s->arena, random);
     fg_plan_travel(m->plan, again, s->arena, &s->machine);
     carry_some(m, random);
     FgProof proof;

@@ -3,6 +3,11 @@
  * last bit. */
 #include "trained.h"
 
+#include "frontend/model.h"
+
+#include <math.h>
+#include <string.h>
+
 #define MODELS 4
 
 /* Keeps some buckets over the micro-steps, and lets some first gathers run round the period. */

@@ -3,6 +3,7 @@
  * last bit. */
 #include "trained.h"
 
+#include "base/file.h"
 #include "frontend/model.h"
 
 #include <math.h>

@@ -251,6 +251,12 @@ static void bench_vocab(Bench &b)
         fg_cuda_embedding_dw(cx, st, 0, ids, rows, rest, TOKENS, HIDDEN, VOCAB, NONE, BF16, BF16, 1,
                              b.rig.ws, b.rig.ws_bytes);
     });
+    /* Of two ranks' tokens, what lies in one's slice. */
+    ids_kernel<<<32, 256, 0, st>>>((int32_t *)(cx->memory + ids), 2 * TOKENS, (uint32_t)VOCAB);
+    b.moves("lookup_dw of two ranks", 3.0 * (double)(TOKENS * HIDDEN * 2), [&](int) {
+        fg_cuda_lookup_dw(cx, st, 0, ids, 0, rest, 0, 2 * TOKENS, HIDDEN, VOCAB, 0,
+                          VOCAB * HIDDEN / 2, NONE, BF16, BF16, 1, b.rig.ws, b.rig.ws_bytes);
+    });
     /* A fifth of the tokens alike, as in text. */
     ids_kernel<<<32, 256, 0, st>>>((int32_t *)(cx->memory + ids), TOKENS, 5);
     b.moves("embedding_dw of five ids", (double)(VOCAB * HIDDEN * 2 + TOKENS * HIDDEN * 2),

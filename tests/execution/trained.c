@@ -1,3 +1,4 @@
+/* Emission, loading and three steps of what a test compiled. */
 #include "trained.h"
 
 #include "base/file.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Loss over a run on real text: a small Llama by Foregather (bf16, two ranks) and by PyTorch (bf16 compute, fp32 master weights and
-AdamW), from the same weights, on the same rows.
+"""Loss over a run on real text: a small Llama by Foregather (two ranks) and by PyTorch (fp32 master weights and AdamW), from the same
+weights, on the same rows, both in bf16, fp16 and fp32.
 
     accuracy.py prepare DIR [--foregather F]   compiles the programs (needs nvcc)
     accuracy.py run DIR                        weights and tokens (this project's own text as bytes), two runs of each system, one table: DIR/accuracy.txt
@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DIMS = dict(vocab=256, hidden=768, heads=12, kv_heads=4, head_dim=64, layers=8, ffn=2048, seq=512)
 ROWS, STEPS, RANKS, LR = 8, 200, 2, 1e-3
+SCALE = 1024.0  # of fp16's loss, in both systems: far from overflow
 
 
 def text():
@@ -64,7 +65,7 @@ def prepare(args):
     model["name"] = "small-llama"
     model["dims"].update(DIMS, batch=ROWS // RANKS)
     (args.folder / "model.json").write_text(json.dumps(model, indent=1))
-    for name, flags in {"compiled": [], "zero3": ["--schedule", "zero3"], "fp16": ["--precision", "fp16"]}.items():
+    for name, flags in {"compiled": [], "zero3": ["--schedule", "zero3"], "fp16": ["--precision", "fp16"], "fp32": ["--precision", "fp32"]}.items():
         subprocess.run([args.foregather, "compile", str(args.folder / "model.json"), "--target", "cuda", "--machine", "2xH200", "--precision", "bf16",
                         *flags, "--decay", "all", "-o", str(args.folder / name)], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
         subprocess.run(["strip", str(args.folder / name)], check=True)
@@ -81,8 +82,8 @@ def ours(args, name, tag, *options):
     return [row["loss"] for row in rows if "loss" in row and "step" in row][:STEPS]
 
 
-def torch_losses(folder):
-    """One process: bf16 weights for compute, made from fp32 ones that AdamW updates."""
+def torch_losses(folder, precision):
+    """One process: narrow weights for compute, made from fp32 ones that AdamW updates."""
     import torch
     import torch.nn.functional as F
     from safetensors.torch import load_file
@@ -97,7 +98,9 @@ def torch_losses(folder):
                          attn_implementation="sdpa")  # fmt: skip
     model = LlamaForCausalLM(config)
     model.load_state_dict(load_file(folder / "weights.safetensors"), strict=False)
-    model = model.cuda().bfloat16().train()
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[precision]
+    scale = SCALE if precision == "fp16" else 1.0
+    model = model.cuda().to(dtype).train()
     narrow = list(model.parameters())
     fresh = load_file(folder / "weights.safetensors")
     masters = [torch.nn.Parameter(fresh[name].cuda().float()) for name, _ in model.named_parameters()]
@@ -109,9 +112,9 @@ def torch_losses(folder):
         rows = [data[at + r * d["seq"] : at + (r + 1) * d["seq"] + 1] for r in range(ROWS)]
         tokens = torch.stack(rows)
         loss = F.cross_entropy(model(input_ids=tokens[:, :-1], use_cache=False).logits.float().flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
+        (loss * scale).backward()
         for master, weight in zip(masters, narrow):
-            master.grad, weight.grad = weight.grad.float(), None
+            master.grad, weight.grad = weight.grad.float() / scale, None
         optimizer.step()
         with torch.no_grad():
             for master, weight in zip(masters, narrow):
@@ -133,14 +136,23 @@ def run(args):
     with open(args.folder / "text.bin", "wb") as out:  # llm.c's format, 16 bits a token
         out.write(struct.pack("<256i", 20240520, 1, len(data), *([0] * 253)))
         out.write(struct.pack(f"<{len(data)}H", *data))
-    child = [sys.executable, __file__, "torch", str(args.folder)]
-    peers = [json.loads(subprocess.run(child, check=True, capture_output=True, text=True, timeout=120).stdout.strip().split("\n")[-1]) for _ in range(2)]
+
+    def peer(precision):
+        child = [sys.executable, __file__, "torch", str(args.folder), "--precision", precision]
+        return json.loads(subprocess.run(child, check=True, capture_output=True, text=True, timeout=120).stdout.strip().split("\n")[-1])
+
+    peers = [peer("bf16"), peer("bf16")]
     a, b = (ours(args, "compiled", f"compiled-{i}") for i in (1, 2))
-    z, h = ours(args, "zero3", "zero3"), ours(args, "fp16", "fp16")
+    z, half, whole = ours(args, "zero3", "zero3"), ours(args, "fp16", "fp16", "--loss-scale", str(int(SCALE))), ours(args, "fp32", "fp32")
+    peer_half, peer_whole = peer("fp16"), peer("fp32")
     one, two = (ours(args, "compiled", f"repeat-{i}", "--deterministic") for i in (1, 2))
-    lines = ["step   pytorch   foregather"] + [f"{s:4d}   {peers[0][s - 1]:.4f}    {a[s - 1]:.4f}" for s in (1, 10, 20, 50, 100, 150, 200)]
+    shown = [peers[0], a, peer_half, half, peer_whole, whole]
+    row = "{:>4}" + "{:>11}" * 6
+    lines = [row.format("", "bf16", "", "fp16", "", "fp32", ""), row.format("step", *("PyTorch", "Foregather") * 3)]
+    lines += [row.format(s, *(f"{x[s - 1]:.4f}" for x in shown)) for s in (1, 10, 20, 50, 100, 150, 200)]
     lines += [f"two runs of PyTorch: {apart(peers[0], peers[1])}", f"two runs of Foregather: {apart(a, b)}", f"Foregather and PyTorch: {apart(a, peers[0])}",
-              f"ZeRO-3's schedule and PyTorch: {apart(z, peers[0])}", f"fp16 and PyTorch: {apart(h, peers[0])}",
+              f"ZeRO-3's schedule and PyTorch: {apart(z, peers[0])}", f"fp16, both: {apart(half, peer_half)}", f"fp32, both: {apart(whole, peer_whole)}",
+              f"PyTorch's fp16 and its bf16: {apart(peer_half, peers[0])}", f"PyTorch's fp16 and its fp32: {apart(peer_half, peer_whole)}",
               f"two runs with --deterministic: {'the same numbers' if one == two else apart(one, two)}"]  # fmt: skip
     (args.folder / "accuracy.txt").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
@@ -151,9 +163,10 @@ def main():
     parser.add_argument("action", choices=["prepare", "run", "torch"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--foregather", default="foregather")
+    parser.add_argument("--precision", choices=["bf16", "fp16", "fp32"], default="bf16", help="of the action torch")
     args = parser.parse_args()
     if args.action == "torch":
-        print(json.dumps(torch_losses(args.folder)))
+        print(json.dumps(torch_losses(args.folder, args.precision)))
     else:
         {"prepare": prepare, "run": run}[args.action](args)
 

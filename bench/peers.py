@@ -4,9 +4,10 @@
     peers.py prepare DIR --cases 1b:1x512:2,1b:4x2048:2     compiles Foregather's programs into DIR (needs the command and nvcc)
     peers.py run DIR     --cases 1b:1x512:2,1b:4x2048:2     measures, prints one table, writes DIR/table.txt and DIR/table.json
 
-A case is MODEL:BATCHxSEQ:GPUS, batch a GPU. `run` compiles what DIR lacks. Each system runs alone under a time limit; one that fails
+A case is MODEL:BATCHxSEQ:GPUS[:RECOMPUTE], batch a GPU; RECOMPUTE (none, full, auto) goes before --recompute. `run` compiles what DIR lacks. Each system runs alone under a time limit; one that fails
 or is cut off leaves a row that says so, and the others go on. docs: bench/README.md."""
 import argparse
+import csv
 import json
 import os
 import queue
@@ -22,6 +23,8 @@ import threading
 import time
 from pathlib import Path
 
+from spans import exposed, length
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 
@@ -33,27 +36,35 @@ SHAPES = {
 SYSTEMS = {
     "zero3": (10, 120),
     "compiled": (10, 120),
+    "tuned": (10, 120),  # compiled, with products chosen by measurement before the run
     "fsdp2": (5, 120),
     "fsdp2-compiled": (6, 180),
     "deepspeed": (5, 150),
     "deepcompile": (12, 400),
 }
-OURS = ("zero3", "compiled")
+OURS = ("zero3", "compiled", "tuned")
 PEAK_FLOPS = 989e12
+# What moves data between ranks, or to the host and back.
+COMMUNICATION = ("gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange", "collect", "return_rows", "stash", "fetch")
 MFU = (
     "MFU = tokens/s/GPU x FLOPs a token / 989e12 (dense bf16 of an H200); FLOPs a token = 6 x parameters of matrix products "
     "(head included, lookup not) + 6 x layers x seq x heads x head dim (causal attention); recomputation does not count"
 )
 
 
+RECOMPUTE = ("none", "full", "auto")
+
+
 class Case:
-    def __init__(self, text):
-        match = re.fullmatch(r"(\w+):(\d+)x(\d+):(\d+)", text)
-        if not match or match[1] not in SHAPES:
-            raise argparse.ArgumentTypeError(f"'{text}' is no MODEL:BATCHxSEQ:GPUS of the models {', '.join(SHAPES)}")
+    def __init__(self, text, recompute):
+        match = re.fullmatch(r"(\w+):(\d+)x(\d+):(\d+)(?::(\w+))?", text)
+        if not match or match[1] not in SHAPES or (match[5] or recompute) not in RECOMPUTE:
+            raise argparse.ArgumentTypeError(f"'{text}' is no MODEL:BATCHxSEQ:GPUS[:RECOMPUTE] of the models {', '.join(SHAPES)} and {', '.join(RECOMPUTE)}")
         self.model, self.batch, self.seq, self.gpus = match[1], int(match[2]), int(match[3]), int(match[4])
+        self.recompute = match[5] or recompute
         self.shape = SHAPES[self.model]
-        self.name = f"{self.model}-{self.batch}x{self.seq}-{self.gpus}"
+        self.sizes = f"{self.model}-{self.batch}x{self.seq}-{self.gpus}"
+        self.name = self.sizes + ("" if self.recompute == "none" else f"-{self.recompute}")
 
     def flops_per_token(self):
         s = self.shape
@@ -89,21 +100,23 @@ def model_file(case, folder):
     return path
 
 
-def prepare(args, case, schedule):
+def prepare(args, case, system):
     """The program of a case; compiled where it is missing. Returns its path."""
+    schedule = "compiled" if system == "tuned" else system
     program = args.folder / f"{case.name}-{schedule}"
     if program.exists():
         return program
     report = Path(f"{program}.report.json")
     command = [
         args.foregather, "compile", str(model_file(case, args.folder)), "--target", "cuda", "--machine", args.machine or f"{case.gpus}xH200",
-        "--ranks", str(case.gpus), "--precision", "bf16", "--reduce-dtype", "bf16", "--schedule", schedule, "--recompute", args.recompute,
+        "--ranks", str(case.gpus), "--precision", "bf16", "--reduce-dtype", "bf16", "--schedule", schedule, "--recompute", case.recompute,
         "--report", str(report), "-o", str(program),
     ]  # fmt: skip
     if args.clip:
         command += ["--clip", str(args.clip)]
     if args.memory:
         command += ["--memory", args.memory]
+    command += args.compile_options.split()
     begin = time.time()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -219,17 +232,44 @@ def follow(processes, lines, limit, on_line):
     return wrong
 
 
+def read_profile(path):
+    """Of a table of --profile: how long communication runs and nothing else, and how long nothing runs, ms a step."""
+    with open(path) as table:
+        rows = list(csv.DictReader(table, delimiter="\t"))
+    steps = max(int(row["calls"]) for row in rows)  # what runs less often belongs to the start
+    spans = [
+        (row["op"] in COMMUNICATION, float(row["start_us"]), float(row["start_us"]) + float(row["us"]))
+        for row in rows
+        if int(row["calls"]) == steps
+    ]
+    begin, end = min(b for _, b, _ in spans), max(e for _, _, e in spans)
+    return {"exposed_ms": exposed(spans) / 1e3, "idle_ms": (end - begin - length([(b, e) for _, b, e in spans])) / 1e3}
+
+
+def profile_ours(command, path, log):
+    """Ten more steps, timed node by node."""
+    if subprocess.run(command + ["--steps", "10", "--profile", str(path)], stdout=log, stderr=log, timeout=100).returncode:
+        raise RuntimeError("--profile failed")
+    return read_profile(path)
+
+
 def run_ours(args, case, system, log):
     program = prepare(args, case, system)
     figures = json.loads(Path(f"{program}.report.json").read_text())
     warmup, limit = SYSTEMS[system]
-    command = [
-        str(program), "--local-ranks", str(case.gpus), "--data", str(token_file(case, args.folder)),
-        "--steps", str(warmup + args.steps), "--lr", "1e-4", *args.program_options.split(),
-    ]  # fmt: skip
     start = time.time()
+    products = []
+    if system == "tuned":
+        products = ["--gemm-cache", f"{program}.products"]
+        tune = [str(program), "--local-ranks", str(case.gpus), "--tune", *products]
+        if subprocess.run(tune, stdout=log, stderr=log, timeout=limit).returncode:
+            raise RuntimeError("--tune failed")
+    command = [
+        str(program), "--local-ranks", str(case.gpus), "--data", str(token_file(case, args.folder)), "--lr", "1e-4", *products,
+        *args.program_options.split(),
+    ]  # fmt: skip
     steps, memory = [], DriverMemory()
-    processes, lines = launch([command], [dict(os.environ)], log)
+    processes, lines = launch([command + ["--steps", str(warmup + args.steps)]], [dict(os.environ)], log)
 
     def on_line(at, line):
         match = re.search(r"^step (\d+)/\d+ .*? ([\d.]+) ms", line)
@@ -251,7 +291,8 @@ def run_ours(args, case, system, log):
         "planned_bytes": figures["peak_bytes"] + reserved,
         "driver_bytes": used,
         "predicted_ms": figures["step_us"] / 1e3,
-        "exposed_ms": figures["exposed_us"] / 1e3,
+        "predicted_exposed_ms": figures["exposed_us"] / 1e3,
+        **profile_ours(command, f"{program}.profile", log),
         "compile_s": figures.get("compile_wall_s"),
         "first_full_speed_s": quick[0] + figures.get("compile_wall_s", 0),
     }  # fmt: skip
@@ -267,7 +308,8 @@ def run_torch(args, case, system, log):
     warmup, limit = SYSTEMS[system]
     command = [
         sys.executable, str(HERE / "torch_rank.py"), "--system", system, "--shape", json.dumps(case.shape), "--batch", str(case.batch),
-        "--seq", str(case.seq), "--steps", str(args.steps), "--warmup", str(warmup), "--clip", str(args.clip), "--recompute", args.recompute,
+        "--seq", str(case.seq), "--steps", str(args.steps), "--warmup", str(warmup), "--clip", str(args.clip),
+        "--recompute", "none" if case.recompute == "none" else "full",
     ]  # fmt: skip
     start, port = time.time(), free_port()
     environments = [
@@ -285,18 +327,22 @@ def run_torch(args, case, system, log):
         if event["event"] == "training":
             memory.reset()
         elif event["event"] == "done":
+            result.update(event, driver=memory.used())  # before the profiler takes memory of its own
+        elif event["event"] == "profile":
             result.update(event)
 
     wrong = follow(processes, lines, args.limit or limit, on_line)
-    used = memory.used()
     if not result:
+        memory.used()
         raise RuntimeError(wrong or "no result")
     return {
         "ms": result["ms"],
         "mean_ms": result["mean_ms"],
         "allocated_bytes": result["allocated"],
         "reserved_bytes": result["reserved"],
-        "driver_bytes": used,
+        "driver_bytes": result["driver"],
+        "exposed_ms": result.get("exposed_ms"),
+        "idle_ms": result.get("idle_ms"),
         "first_full_speed_s": result["first_full_speed_s"],
     }
 
@@ -320,10 +366,10 @@ def run_one(args, case, system):
 
 
 def table(rows, args):
-    def gb(row, *keys):
-        return " / ".join(f"{row[k] / 1e9:.1f}" if row.get(k) is not None else "-" for k in keys)
+    def pair(row, scale, *keys):
+        return " / ".join(f"{row[k] / scale:.1f}" if row.get(k) is not None else "-" for k in keys)
 
-    head = ["case", "system", "step ms", "tokens/s/GPU", "MFU", "planned / driver GB", "allocated / reserved GB", "to full speed s"]
+    head = ["case", "system", "step ms", "tokens/s/GPU", "MFU", "planned / driver GB", "allocated / reserved GB", "exposed / idle ms", "to full speed s"]
     lines = [head]
     for row in rows:
         name = f"foregather {row['system']}" if row["system"] in OURS else row["system"]
@@ -333,15 +379,18 @@ def table(rows, args):
         first = row["first_full_speed_s"]
         lines.append(
             [row["case"], name, f"{row['ms']:.1f}", f"{row['tokens_per_second_per_gpu']:,.0f}", f"{100 * row['mfu']:.1f} %",
-             gb(row, "planned_bytes", "driver_bytes"), gb(row, "allocated_bytes", "reserved_bytes"), f"{first:.1f}" if first else "-"]
+             pair(row, 1e9, "planned_bytes", "driver_bytes"), pair(row, 1e9, "allocated_bytes", "reserved_bytes"),
+             pair(row, 1, "exposed_ms", "idle_ms"), f"{first:.1f}" if first else "-"]
         )  # fmt: skip
     widths = [max(len(line[i]) for line in lines if len(line) == len(head)) for i in range(len(head))]
     text = "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
     notes = [
         f"Medians of {args.steps} steps after warm-up, one process a GPU, random tokens, bf16 compute and reduction, fp32 master, AdamW, "
-        f"clipping {args.clip or 'off'}, recomputation {args.recompute}.",
+        f"clipping {args.clip or 'off'}. Recomputation is the last word of a case's name: full keeps what lies between layers (the peers: activation "
+        "checkpointing of each layer), auto what the memory asks for, nothing where there is none.",
         MFU,
         "planned: Foregather's peak and reserve. driver: the most on GPU 0 while training, less what was in use before. "
+        "exposed: communication runs and nothing else does; idle: nothing runs; rank 0, in more steps under a profiler (Foregather's --profile, PyTorch's). "
         "to full speed: from the start of the system, compiling included, to the end of the first step within 10 % of the median.",
     ]
     return text + "\n" + "\n".join(notes) + "\n"
@@ -357,10 +406,11 @@ def main():
     parser.add_argument("--steps", type=int, default=20, help="measured steps")
     parser.add_argument("--limit", type=int, default=0, help="seconds a system; default: its own")
     parser.add_argument("--clip", type=float, default=0.0)
-    parser.add_argument("--recompute", choices=["none", "full"], default="none")
+    parser.add_argument("--recompute", choices=RECOMPUTE, default="none", help="of cases that do not say")
     parser.add_argument("--machine", help="of foregather compile; default: GPUSxH200")
     parser.add_argument("--memory", help="of foregather compile")
     parser.add_argument("--foregather", default=str(ROOT / "build" / "bin" / "foregather"))
+    parser.add_argument("--compile-options", default="", help="more options of foregather compile; another DIR")
     parser.add_argument("--program-options", default="", help="more options for Foregather's programs")
     args = parser.parse_args()
     systems = args.systems.split(",") + (["deepspeed", "deepcompile"] if args.deepspeed else [])
@@ -368,13 +418,16 @@ def main():
     if unknown:
         parser.error(f"unknown systems: {', '.join(unknown)}; there are {', '.join(SYSTEMS)}")
     try:
-        cases = [Case(text) for text in args.cases.split(",")]
+        cases = [Case(text, args.recompute) for text in args.cases.split(",")]
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
     args.folder.mkdir(parents=True, exist_ok=True)
     rows = []
+    full = {case.sizes for case in cases if case.recompute == "full"}
     for case in cases:
         for system in systems:
+            if system not in OURS and case.recompute == "auto" and case.sizes in full:
+                continue  # peers have nothing that chooses: they checkpoint, and their row stands beside "full"
             if args.verb == "prepare":
                 if system in OURS:
                     try:

@@ -6,11 +6,14 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+
+from spans import exposed, length
 
 
 def say(event, **fields):
@@ -165,6 +168,25 @@ def measure(args, step, feed):
     )
 
 
+def profile(step, feed, steps=3):
+    """Kernels and copies of some more steps, by PyTorch's profiler: what is exposed, and how long nothing runs, ms a step."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(steps):
+            step(*next(feed))
+        end.record()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(suffix=".json") as trace:
+        profiler.export_chrome_trace(trace.name)
+        with open(trace.name) as text:
+            events = json.load(text)["traceEvents"]
+    on_device = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    spans = [("nccl" in e["name"].lower(), e["ts"], e["ts"] + e["dur"]) for e in on_device]
+    busy = length([(b, e) for _, b, e in spans])
+    say("profile", exposed_ms=exposed(spans) / 1e3 / steps, idle_ms=max(begin.elapsed_time(end) - busy / 1e3, 0) / steps)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--system", required=True, choices=["fsdp2", "fsdp2-compiled", "deepspeed", "deepcompile"])
@@ -187,7 +209,9 @@ def main():
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     say("training", torch=torch.__version__)
-    measure(args, step, batches(args, args.shape, device))
+    feed = batches(args, args.shape, device)
+    measure(args, step, feed)
+    profile(step, feed)
     sys.stdout.flush()
     # Leaving without tearing down: a destructor that hangs would cost the run its time.
     os._exit(0)

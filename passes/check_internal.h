@@ -203,6 +203,23 @@ bool fg_check_complete(const FgCheckWalk *walk, uint32_t bucket, uint32_t less);
 /* A reduction or a lookup begins the gradient slice of a step, or adds to it. */
 void fg_check_part(FgCheckWalk *walk, const FgTraceNode *node, uint32_t slice);
 
+/* It reads what the reductions of its bucket left. */
+static inline bool fg_check_reads_gradient(const FgCheckWalk *walk, const FgTraceNode *node)
+{
+    uint32_t grad = node->operands[0];
+    return grad != FG_NO_ID && walk->check->content[grad] == walk->buckets[node->bucket].gradient;
+}
+
+/* ---- norm, clipping, loss (check_norm.c) ---- */
+/* The node adds the gradient of its bucket to the norm. */
+void fg_check_count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket,
+                         uint32_t norm);
+void fg_check_norm_add(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_all_reduce(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_clip_factor(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_scale_step(FgCheckWalk *walk, const FgTraceNode *node);
+void fg_check_loss_add(FgCheckWalk *walk, const FgTraceNode *node);
+
 /* ---- rows that travel (check_rows.c) ---- */
 void fg_check_exchange(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_lookup_dw(FgCheckWalk *walk, const FgTraceNode *node);

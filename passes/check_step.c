@@ -3,8 +3,8 @@
  * reduced once with all slices in place, and what each micro-step since its begin adds; rows of
  * lookups are exchanged, and added once to the reduced gradient; each trainable bucket is updated
  * exactly once a period, with the reductions of all micro-steps of one step; what came in parts,
- * one of each rank, is added up by the update and read by nothing else; the norm counts each bucket
- * once, after its last reduction, and is complete before it is used.
+ * one of each rank, is added up by the update and read by nothing else. Norm, clipping and loss
+ * have rules of their own (check_norm.c).
  *
  * With clipping the update is pending: it belongs to the step before, and the device skips it where
  * there is none (the first period, and the one after a flush). So it is where the loss is scaled:
@@ -31,11 +31,7 @@ enum {
     R_ADDS,
     R_PARTIAL,
     R_TWICE,
-    R_NORM,
-    R_NORM_TWICE,
-    R_NORM_FIRST,
     R_CLIP,
-    R_LOSS,
     R_ROWS,
     R_APART
 };
@@ -306,114 +302,6 @@ static void reduce(FgCheckWalk *walk, const FgTraceNode *node)
 }
 
 /* Does the node read the gradient that the bucket's slice holds? */
-static bool reads_gradient(const FgCheckWalk *walk, const FgTraceNode *node)
-{
-    uint32_t grad = node->operands[0];
-    return grad != FG_NO_ID && walk->check->content[grad] == walk->buckets[node->bucket].gradient;
-}
-
-/* ---- norm, clipping, loss ---- */
-
-/* Does the node add to what the norm holds, instead of beginning it? */
-static bool adds_to(const FgTraceNode *node, uint32_t norm)
-{
-    for (uint32_t i = 0; i < node->n_accesses; i++)
-        if (node->accesses[i].buffer == norm && node->accesses[i].write)
-            return node->accesses[i].read;
-    return false;
-}
-
-static void count_norm(FgCheckWalk *walk, const FgTraceNode *node, const FgTraceBucket *bucket,
-                       uint32_t norm)
-{
-    FgCheck *check = walk->check;
-    FgCheckBucket *state = &walk->buckets[node->bucket];
-    bool early = node->kind == FG_TRACE_ADAMW_ROWS && !node->named;
-    if (!reads_gradient(walk, node) || !fg_check_complete(walk, node->bucket, early))
-        fg_check_fail(check, node, R_NORM,
-                      "it counts the gradient of %s before the reductions of all micro-steps",
-                      bucket->name);
-    if (state->normed || walk->norm_reduced)
-        fg_check_fail(check, node, R_NORM_TWICE, "it counts the gradient of %s %s", bucket->name,
-                      state->normed ? "a second time" : "after the norm was reduced");
-    if (state->apart && node->kind != FG_TRACE_ADAMW_PARTS)
-        fg_check_fail(check, node, R_APART,
-                      "it counts the gradient of %s, which is in parts that are not summed",
-                      bucket->name);
-    if (adds_to(node, norm) != walk->norm_begun)
-        fg_check_fail(check, node, R_NORM_FIRST,
-                      "the first norm_add of a step must start from zero, and only that");
-    if (fg_check_buffer(walk, check->root[norm])->role != FG_ROLE_NORM)
-        fg_check_fail(check, node, R_NORM, "it counts the gradient of %s in %s, which is no norm",
-                      bucket->name, fg_check_text(walk, norm));
-    state->normed = !early;
-    walk->norm_begun = true;
-}
-
-static void norm_add(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    const FgTraceBucket *bucket = fg_check_bucket(walk, node);
-    if (bucket && node->n_results > 0)
-        count_norm(walk, node, bucket, node->results[0]);
-}
-
-/* Does the norm hold all buckets? Reports the first that it does not. */
-static void norm_complete(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    for (uint32_t i = 0; i < walk->trace->buckets.len; i++) {
-        if (walk->trace->buckets.data[i].trainable && !walk->buckets[i].normed) {
-            fg_check_fail(walk->check, node, R_NORM,
-                          "it takes the norm before bucket %s is counted in it",
-                          walk->trace->buckets.data[i].name);
-            return;
-        }
-    }
-}
-
-static void all_reduce(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    const FgTraceBuffer *root = fg_check_buffer(walk, walk->check->root[node->operands[0]]);
-    if (root->role == FG_ROLE_LOSS) {
-        if (walk->loss_reduced || !walk->loss_begun)
-            fg_check_fail(walk->check, node, R_LOSS, "it sums the loss over ranks %s",
-                          walk->loss_reduced ? "a second time" : "before it is there");
-        walk->loss_reduced = true;
-    }
-    if (root->role != FG_ROLE_NORM)
-        return;
-    norm_complete(walk, node);
-    if (walk->norm_reduced)
-        fg_check_fail(walk->check, node, R_NORM_TWICE, "it sums the norm over ranks a second time");
-    walk->norm_reduced = true;
-}
-
-static void clip_factor(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    fg_check_scale_factor(walk, node);
-    norm_complete(walk, node);
-    if (walk->trace->ranks > 1 && !walk->norm_reduced)
-        fg_check_fail(walk->check, node, R_CLIP, "it reads the norm before its sum over ranks");
-    if (walk->clipped)
-        fg_check_fail(walk->check, node, R_CLIP, "it makes the factor of this step a second time");
-    walk->clipped = true;
-}
-
-static void scale_step(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    clip_factor(walk, node);
-    fg_check_scale_out(walk, node);
-}
-
-static void loss_add(FgCheckWalk *walk, const FgTraceNode *node)
-{
-    if (walk->check->updates[node->id] != walk->loss_begun)
-        fg_check_fail(walk->check, node, R_LOSS,
-                      "the first loss_add of a step must start from zero, and only that");
-    if (walk->loss_reduced)
-        fg_check_fail(walk->check, node, R_LOSS, "it adds to the loss after its sum over ranks");
-    walk->loss_begun = true;
-}
-
 /* ---- updates ---- */
 
 static bool is_pending(const FgTraceNode *node)
@@ -444,7 +332,7 @@ static void check_gradient(FgCheckWalk *walk, const FgTraceNode *node, const FgT
 {
     FgCheck *check = walk->check;
     const FgCheckBucket *state = &walk->buckets[node->bucket];
-    if (!reads_gradient(walk, node))
+    if (!fg_check_reads_gradient(walk, node))
         fg_check_fail(check, node, R_PARTIAL,
                       "it updates bucket %s from %s, which is not its "
                       "reduced gradient",
@@ -475,7 +363,7 @@ static void adamw(FgCheckWalk *walk, const FgTraceNode *node)
         return;
     bool part = node->kind == FG_TRACE_ADAMW_PART, rows = node->kind == FG_TRACE_ADAMW_ROWS;
     if (!part && node->n_results > 4 && node->results[4] != FG_NO_ID)
-        count_norm(walk, node, bucket, node->results[4]);
+        fg_check_count_norm(walk, node, bucket, node->results[4]);
     FgCheckBucket *state = &walk->buckets[node->bucket];
     bool last = part   ? fg_check_adamw_part(walk, node, bucket)
                 : rows ? fg_check_adamw_rows(walk, node, bucket)
@@ -507,17 +395,17 @@ void fg_check_step_node(FgCheckWalk *walk, const FgTraceNode *node)
                  {FG_TRACE_COLLECT, fg_check_collect},
                  {FG_TRACE_RETURN_ROWS, fg_check_return_rows},
                  {FG_TRACE_VOCAB_DW, fg_check_vocab_dw},
-                 {FG_TRACE_NORM_ADD, norm_add},
-                 {FG_TRACE_ALL_REDUCE, all_reduce},
-                 {FG_TRACE_CLIP_FACTOR, clip_factor},
+                 {FG_TRACE_NORM_ADD, fg_check_norm_add},
+                 {FG_TRACE_ALL_REDUCE, fg_check_all_reduce},
+                 {FG_TRACE_CLIP_FACTOR, fg_check_clip_factor},
                  {FG_TRACE_LOSS_SCALE, fg_check_scale_in},
-                 {FG_TRACE_SCALE_STEP, scale_step},
+                 {FG_TRACE_SCALE_STEP, fg_check_scale_step},
                  {FG_TRACE_ADAMW, adamw},
                  {FG_TRACE_ADAMW_PART, adamw},
                  {FG_TRACE_ADAMW_ROWS, adamw},
                  {FG_TRACE_ROW_SET, fg_check_row_set},
                  {FG_TRACE_ADAMW_PARTS, adamw},
-                 {FG_TRACE_LOSS_ADD, loss_add},
+                 {FG_TRACE_LOSS_ADD, fg_check_loss_add},
                  {FG_TRACE_FETCH, fg_check_fetch},
                  {FG_TRACE_STASH, fg_check_stash},
                  {FG_TRACE_WORK, fg_check_first_copy}};

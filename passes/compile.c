@@ -18,6 +18,9 @@
 #define QUICK_SLACK 1.6  /* time that a transfer is given over what it takes */
 #define POLISH_COST 1.01 /* of the step: what a smaller arena may cost */
 
+/* Of a layer's elements, in the bucket that is reduced last. */
+static const double CUTS[] = {1.0 / 8, 1.0 / 3};
+
 static double now_ms(void)
 {
     struct timespec t;
@@ -53,10 +56,26 @@ static void take_better(const FgRun *c, const FgEvaluation *candidate, FgEvaluat
         *best = *candidate;
 }
 
-static bool search_from(FgRun *c, const FgEvaluation *base, FgEvaluation *best)
+/* The layer whose gradients come last, cut: the step ends with less to reduce and to update. */
+static bool search_cuts(FgRun *c, uint32_t rung, FgLeverChoice *choice, FgEvaluation *found)
+{
+    for (uint32_t i = 0; i < sizeof CUTS / sizeof *CUTS; i++) {
+        FgPlan *plan;
+        if (!fg_setting_cut(&c->settings, rung, CUTS[i], &plan) ||
+            (plan && !fg_search_borders(&c->search, plan, choice, found)))
+            return false;
+    }
+    return true;
+}
+
+static bool search_from(FgRun *c, uint32_t rung, FgUnit unit, const FgEvaluation *base,
+                        FgEvaluation *best)
 {
     FgEvaluation found = *base;
-    if (!fg_search_compiled(&c->search, base, &found) || !fg_search_carry(&c->search, &found))
+    FgLeverChoice choice;
+    if (!fg_search_compiled(&c->search, base, &found, &choice) ||
+        (unit == FG_UNIT_LAYER && !search_cuts(c, rung, &choice, &found)) ||
+        !fg_search_carry(&c->search, &found))
         return false;
     take_better(c, &found, best);
     return true;
@@ -72,12 +91,12 @@ static bool search_rung(FgRun *c, uint32_t rung, FgEvaluation *best)
             return false;
         if (!fits(c, base))
             continue;
-        if (!search_from(c, base, best))
+        if (!search_from(c, rung, (FgUnit)unit, base, best))
             return false;
         FgEvaluation timed;
         return !c->settings.by_rung[rung].offloaded[unit] ||
                (fg_setting_timed(&c->settings, rung, (FgUnit)unit, &timed) &&
-                search_from(c, &timed, best));
+                search_from(c, rung, (FgUnit)unit, &timed, best));
     }
     return true;
 }

@@ -104,11 +104,17 @@ uint32_t *fg_param_bases(FgArena *arena, const FgModule *graph);
  * level with the recompute applied; the plan lives in the module's arena. What is recomputed
  * selectively is what the graph's own plan names. */
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute);
-/* The same with other bucket borders: `by_module`, a bucket holds what one node uses first, not a
- * layer; parameters of at most `persistence` elements share buckets of their own, whatever uses
- * them ("persistent"). */
+/* Bucket borders other than a layer's. */
+typedef struct FgBorders {
+    bool by_module;      /* a bucket holds what one node uses first */
+    int64_t persistence; /* parameters of at most so many elements share buckets of their own,
+                            whatever uses them ("persistent") */
+    double cut;          /* the layer whose gradients come last has two buckets: what is used first,
+                            by whole modules, of at least this share of its elements; and the rest */
+} FgBorders;
+/* The same with other borders. NULL where a cut is asked for and nothing can be cut. */
 FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
-                      bool by_module, int64_t persistence);
+                      FgBorders borders);
 /* Lets lookups travel (FgPlanBucket: travels) in a fixed plan of the graph, in each bucket whose
  * slice lies on the device and whose lookups then take less of the links than one gather
  * (passes/plan_travel.c). */

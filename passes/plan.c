@@ -12,7 +12,8 @@
  * (recomputation included).
  *
  * Other borders are those of peers: a bucket a module (what one node uses first), and the small
- * parameters of the whole model together.
+ * parameters of the whole model together. And the layer whose gradients come last can be cut in
+ * two: the step ends with the reduction and the update of its smaller part then.
  *
  * Cost: linear in nodes, times the buckets for small globals. */
 #include "passes/lower.h"
@@ -40,8 +41,9 @@ typedef struct Buckets {
     uint32_t *by_use; /* used parameters by first use */
     uint32_t n_used;
     uint32_t *bucket; /* parameter -> bucket */
-    bool by_module;
-    int64_t persistence; /* elements */
+    FgBorders borders;
+    int32_t cut_layer; /* or -1 */
+    uint32_t cut_use;  /* first uses from this position on are in the other bucket */
     FG_VEC(FgIdVec) members;
     FG_VEC(int32_t) layers; /* bucket -> layer or -1 */
 } Buckets;
@@ -55,6 +57,11 @@ static const FgIdVec *step_order(const FgModule *graph)
 static bool is_sharded(const Buckets *b, uint32_t p)
 {
     return b->graph->params.data[p].sharded;
+}
+
+static int64_t elements_of(const Buckets *b, uint32_t p)
+{
+    return fg_type_elements(b->graph->params.data[p].type);
 }
 
 static void collect_facts(Buckets *b)
@@ -89,8 +96,7 @@ static void collect_facts(Buckets *b)
         }
     }
     for (uint32_t p = 0; p < n; p++) {
-        b->facts[p].persistent =
-            !is_sharded(b, p) && fg_type_elements(g->params.data[p].type) <= b->persistence;
+        b->facts[p].persistent = !is_sharded(b, p) && elements_of(b, p) <= b->borders.persistence;
         if (b->facts[p].several || b->facts[p].persistent || is_sharded(b, p))
             b->facts[p].layer = -1;
     }
@@ -106,8 +112,39 @@ static bool alike(const Buckets *b, uint32_t p, uint32_t q)
 /* Do two parameters of one layer belong to the same unit? */
 static bool together(const Buckets *b, uint32_t p, uint32_t q)
 {
-    return b->facts[p].layer == b->facts[q].layer &&
-           (!b->by_module || b->facts[p].first_use == b->facts[q].first_use);
+    const ParamFacts *x = &b->facts[p], *y = &b->facts[q];
+    if (x->layer != y->layer)
+        return false;
+    if (b->borders.by_module)
+        return x->first_use == y->first_use;
+    return x->layer != b->cut_layer || (x->first_use < b->cut_use) == (y->first_use < b->cut_use);
+}
+
+/* Finds the layer that is used first of those with gradients, and where to cut it. */
+static bool find_cut(Buckets *b)
+{
+    int64_t all = 0, before = 0;
+    for (uint32_t i = 0; i < b->n_used; i++) {
+        const ParamFacts *f = &b->facts[b->by_use[i]];
+        if (f->layer < 0 || !f->gradient)
+            continue;
+        if (b->cut_layer < 0)
+            b->cut_layer = f->layer;
+        if (f->layer == b->cut_layer)
+            all += elements_of(b, b->by_use[i]);
+    }
+    for (uint32_t i = 0; i < b->n_used; i++) {
+        const ParamFacts *f = &b->facts[b->by_use[i]];
+        if (f->layer < 0 || f->layer != b->cut_layer || !f->gradient)
+            continue;
+        bool enough = (double)before >= b->borders.cut * (double)all;
+        if (enough && f->first_use > b->facts[b->by_use[i - 1]].first_use) {
+            b->cut_use = f->first_use;
+            return true;
+        }
+        before += elements_of(b, b->by_use[i]);
+    }
+    return false;
 }
 
 static uint32_t new_bucket(Buckets *b, uint32_t p)
@@ -130,7 +167,7 @@ static int64_t largest_alike(const Buckets *b, uint32_t p)
     int64_t most = 0;
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t q = b->by_use[i];
-        int64_t n = fg_type_elements(b->graph->params.data[q].type);
+        int64_t n = elements_of(b, q);
         if (b->facts[q].layer < 0 && !is_sharded(b, q) && alike(b, p, q) && n > most)
             most = n;
     }
@@ -139,7 +176,7 @@ static int64_t largest_alike(const Buckets *b, uint32_t p)
 
 static bool is_small(const Buckets *b, uint32_t p)
 {
-    return fg_type_elements(b->graph->params.data[p].type) * SMALL_RATIO < largest_alike(b, p);
+    return elements_of(b, p) * SMALL_RATIO < largest_alike(b, p);
 }
 
 /* The bucket outside layers, made already, whose next use after `from` comes first. */
@@ -163,7 +200,7 @@ static void assign_layers_and_large(Buckets *b)
     for (uint32_t i = 0; i < b->n_used; i++) {
         uint32_t p = b->by_use[i], found = FG_NO_ID;
         if (b->facts[p].layer < 0 && !b->facts[p].persistent) {
-            if (is_sharded(b, p) || b->by_module || !is_small(b, p))
+            if (is_sharded(b, p) || b->borders.by_module || !is_small(b, p))
                 join(b, p, new_bucket(b, p));
             continue;
         }
@@ -194,14 +231,18 @@ static const char *bucket_name(const Buckets *b, uint32_t bucket)
     if (b->facts[p].persistent)
         return fg_arena_printf(arena, "persistent%s.%s", b->facts[p].gradient ? "" : ".frozen",
                                fg_dtype_name(b->graph->params.data[p].type->dtype));
-    if (b->layers.data[bucket] < 0 || b->by_module)
+    if (b->layers.data[bucket] < 0 || b->borders.by_module)
         return b->graph->params.data[p].name;
     const char *kind = b->facts[p].gradient ? "" : ".frozen";
     const char *pinned =
         b->graph->params.data[p].type->dtype == b->graph->numerics.compute
             ? ""
             : fg_arena_printf(arena, ".%s", fg_dtype_name(b->graph->params.data[p].type->dtype));
-    return fg_arena_printf(arena, "layers.%d%s%s", (int)b->layers.data[bucket], kind, pinned);
+    const char *rest = b->layers.data[bucket] == b->cut_layer && b->facts[p].first_use >= b->cut_use
+                           ? ".rest"
+                           : "";
+    return fg_arena_printf(arena, "layers.%d%s%s%s", (int)b->layers.data[bucket], rest, kind,
+                           pinned);
 }
 
 static void emit_buckets(Buckets *b)
@@ -226,7 +267,7 @@ static int64_t group_of(const Buckets *b, uint32_t bucket)
 {
     FG_ASSERT(bucket < b->layers.len);
     int32_t layer = b->layers.data[bucket];
-    return layer >= 0 && !b->by_module ? (int64_t)layer : -1 - (int64_t)bucket;
+    return layer >= 0 && !b->borders.by_module ? (int64_t)layer : -1 - (int64_t)bucket;
 }
 
 typedef struct OpenInterval {
@@ -302,22 +343,24 @@ void fg_plan_set_recomputed(FgPlan *plan, FgArena *arena, const FgIdVec *nodes)
 
 FgPlan *fg_plan_fixed(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute)
 {
-    return fg_plan_units(graph, scratch, name, recompute, false, 0);
+    return fg_plan_units(graph, scratch, name, recompute, (FgBorders){0});
 }
 
 FgPlan *fg_plan_units(FgModule *graph, FgArena *scratch, const char *name, FgRecompute recompute,
-                      bool by_module, int64_t persistence)
+                      FgBorders borders)
 {
     Buckets b = {.graph = graph,
                  .scratch = scratch,
                  .plan = FG_NEW(graph->arena, FgPlan),
-                 .by_module = by_module,
-                 .persistence = persistence};
+                 .borders = borders,
+                 .cut_layer = -1};
     b.plan->name = fg_intern(graph->intern, name);
     b.plan->recompute = recompute;
     if (recompute == FG_RECOMPUTE_SELECTIVE)
         fg_plan_set_recomputed(b.plan, graph->arena, &graph->plan->recomputed);
     collect_facts(&b);
+    if (borders.cut > 0 && !find_cut(&b))
+        return NULL;
     assign_layers_and_large(&b);
     assign_small(&b);
     emit_buckets(&b);

@@ -20,12 +20,19 @@
  *   grad %dw {param = 0}         ->   %r = exchange %dy
  *                                     %s = lookup_dw %i, %r
  *
+ * They go ahead of a reduction that became due at the same place, which nobody waits for as long.
+ *
  * Where the plan says `parts`, the link does not sum: `all_to_all` brings the parts of all ranks to
  * the slice's owner, whose update adds them up. The slice's state is as large as they are.
  */
 #include "passes/lower.h"
 
 #include <string.h>
+
+typedef struct Due {
+    uint32_t bucket;
+    uint32_t at; /* the node of its last contribution */
+} Due;
 
 typedef struct Cx {
     FgModule *m;
@@ -39,6 +46,7 @@ typedef struct Cx {
     bool *dense;       /* parameter -> has a contribution to a buffer */
     bool *written;     /* parameter -> has one already */
     bool *begun;       /* bucket -> its gradient slice has a part */
+    FG_VEC(Due) due;   /* complete, and not reduced yet */
     FgIdVec *waiting;  /* bucket -> lookups that wait for its reduction */
 } Cx;
 
@@ -180,6 +188,8 @@ static uint32_t collected(const Cx *cx, uint32_t ids)
     return FG_NO_ID;
 }
 
+static void reduce_due(Cx *cx);
+
 static void emit_lookup(Cx *cx, uint32_t id)
 {
     FgModule *m = cx->m;
@@ -195,6 +205,7 @@ static void emit_lookup(Cx *cx, uint32_t id)
     if (all[0] == FG_NO_ID)
         all[0] = exchange(cx, &build, dw.operands[0], fg_type(m, FG_I32, 1, dims));
     all[1] = exchange(cx, &build, dw.operands[1], fg_type(m, rows->dtype, 2, dims));
+    reduce_due(cx);
     FgNode *node = fg_node_new(&build, FG_OP_lookup_dw, all, 2);
     node->bucket = param->bucket;
     fg_node_set_int(m, node, "vocab", fg_node_attr(&dw, "vocab")->i);
@@ -216,22 +227,46 @@ static void emit_lookups(Cx *cx, uint32_t bucket)
 
 /* ---- the order ---- */
 
-/* One contribution has been written; after the last the bucket is reduced. */
-static void contributed(Cx *cx, uint32_t p, const FgNode *at)
+/* One contribution has been written; after the last the bucket is due. */
+static void contributed(Cx *cx, uint32_t p, uint32_t at)
+{
+    uint32_t bucket = cx->m->params.data[p].bucket;
+    Due due = {bucket, at};
+    cx->written[p] = true;
+    if (--cx->left[bucket] == 0)
+        fg_vec_push(cx->scratch, &cx->due, due);
+}
+
+static bool is_due(const Cx *cx, uint32_t bucket)
+{
+    for (uint32_t i = 0; i < cx->due.len; i++)
+        if (cx->due.data[i].bucket == bucket)
+            return true;
+    return false;
+}
+
+static void reduce_bucket(Cx *cx, const Due *due)
 {
     FgModule *m = cx->m;
-    uint32_t bucket = m->params.data[p].bucket;
-    cx->written[p] = true;
-    if (--cx->left[bucket] > 0)
-        return;
-    const FgBucket *b = &m->buckets.data[bucket];
-    FgBuilder build = builder_at(cx, at, b->name);
-    FgOp op = fg_bucket_in_parts(m, bucket) ? FG_OP_all_to_all : FG_OP_reduce_scatter;
-    FgNode *node = fg_node_new(&build, op, &cx->buffer[bucket], 1);
-    node->bucket = bucket;
+    const FgBucket *b = &m->buckets.data[due->bucket];
+    FgNode at = *fg_node(m, due->at);
+    FgBuilder build = builder_at(cx, &at, b->name);
+    FgOp op = fg_bucket_in_parts(m, due->bucket) ? FG_OP_all_to_all : FG_OP_reduce_scatter;
+    FgNode *node = fg_node_new(&build, op, &cx->buffer[due->bucket], 1);
+    node->bucket = due->bucket;
     fg_node_finish_into(&build, node, &b->grad_shard, 1);
-    cx->begun[bucket] = true;
-    emit_lookups(cx, bucket);
+    cx->begun[due->bucket] = true;
+    emit_lookups(cx, due->bucket);
+}
+
+static void reduce_due(Cx *cx)
+{
+    for (Due due; cx->due.len > 0;) {
+        due = cx->due.data[0];
+        cx->due.len--;
+        memmove(cx->due.data, cx->due.data + 1, cx->due.len * sizeof due);
+        reduce_bucket(cx, &due);
+    }
 }
 
 static void copy_node(Cx *cx, uint32_t id)
@@ -243,10 +278,13 @@ static void copy_node(Cx *cx, uint32_t id)
     uint32_t looked_up = node.n_results > 0 ? cx->travels[node.results[0]] : FG_NO_ID;
     if (looked_up != FG_NO_ID) {
         uint32_t bucket = m->params.data[looked_up].bucket;
+        if (is_due(cx, bucket))
+            reduce_due(cx);
         fg_vec_push(cx->scratch, &cx->waiting[bucket], id);
         emit_lookups(cx, bucket);
         return;
     }
+    reduce_due(cx);
     if (is_part(&node)) {
         fg_node_set_int(m, fg_node(m, id), "accumulate", cx->begun[node.bucket]);
         cx->begun[node.bucket] = true;
@@ -258,7 +296,7 @@ static void copy_node(Cx *cx, uint32_t id)
     }
     fg_vec_push(m->arena, &cx->order, id);
     if (p != FG_NO_ID)
-        contributed(cx, p, &node);
+        contributed(cx, p, id);
 }
 
 static void write_gradient(Cx *cx, uint32_t id)
@@ -268,13 +306,14 @@ static void write_gradient(Cx *cx, uint32_t id)
     uint32_t g = grad.operands[0], p = (uint32_t)fg_node_attr(&grad, "param")->i;
     if (cx->target[g] == p || cx->travels[g] == p)
         return;
+    reduce_due(cx);
     open_buffer(cx, m->params.data[p].bucket, &grad);
     uint32_t slice = new_slice(cx, p);
     FgBuilder build = builder_at(cx, &grad, grad.name);
     FgNode *node = fg_node_new(&build, FG_OP_grad_write, &g, 1);
     fg_node_set_int(m, node, "accumulate", cx->written[p]);
     fg_node_finish_into(&build, node, &slice, 1);
-    contributed(cx, p, &grad);
+    contributed(cx, p, id);
 }
 
 static uint32_t *travelling(FgPassCx *pass)
@@ -335,6 +374,7 @@ FgPassResult fg_pass_reduce(FgPassCx *pass)
         else
             copy_node(&cx, old.data[i]);
     }
+    reduce_due(&cx);
     bool changed = m->buckets.len > 0 || /* their parts are stated now */
                    cx.order.len != old.len ||
                    memcmp(cx.order.data, old.data, old.len * sizeof *old.data) != 0;

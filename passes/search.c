@@ -171,21 +171,51 @@ static bool improve(Trial *t)
     return true;
 }
 
-bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out)
+/* Lowers the base plan and reads the estimate from it. */
+static bool open_trial(Trial *t, FgPlan *base)
 {
+    FgSearch *s = t->search;
     FgArena *arena = fg_arena_new();
     FgEvaluation again;
     FgModule *module;
+    bool ok = fg_search_evaluate(s, base, FG_PLACING_QUICK, arena, &again, &module);
+    if (ok) {
+        fg_estimate_build(s->arena, arena, module, base, s->machine, t->estimate);
+        t->state_bytes = module->state_bytes;
+    }
+    fg_arena_free(arena);
+    return ok;
+}
+
+bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out,
+                        FgLeverChoice *out_choice)
+{
     FgEstimate estimate;
     Trial trial = {.search = s, .estimate = &estimate, .best = out, .first = {.slack = SLACKS[0]}};
     s->brief_left = MAX_BRIEF;
-    bool ok = fg_search_evaluate(s, base->plan, FG_PLACING_QUICK, arena, &again, &module);
-    if (ok) {
-        fg_estimate_build(s->arena, arena, module, base->plan, s->machine, &estimate);
-        trial.state_bytes = module->state_bytes;
-        fg_search_choose_parts(s, &estimate, &trial.first);
-        trial.choice = trial.first;
-    }
-    fg_arena_free(arena);
-    return ok && try_grid(&trial) && improve(&trial);
+    if (!open_trial(&trial, base->plan))
+        return false;
+    fg_search_choose_parts(s, &estimate, &trial.first);
+    trial.choice = trial.first;
+    bool ok = try_grid(&trial) && improve(&trial);
+    *out_choice = trial.choice;
+    return ok;
+}
+
+bool fg_search_borders(FgSearch *s, FgPlan *base, FgLeverChoice *choice, FgEvaluation *best)
+{
+    FgEstimate estimate;
+    FgEvaluation found = *best;
+    Trial trial = {.search = s, .estimate = &estimate, .best = &found, .first = *choice};
+    trial.choice = *choice;
+    trial.turned = true;
+    if (!open_trial(&trial, base) || !try_choice(&trial, *choice))
+        return false;
+    if (found.plan == best->plan)
+        return true;
+    if (!improve(&trial))
+        return false;
+    *best = found;
+    *choice = trial.choice;
+    return true;
 }

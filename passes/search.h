@@ -51,8 +51,12 @@ void fg_search_add_time(FgSearch *search, const char *name, double ms);
 void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
 
 /* Improves *out, which fits the budget, by plans with the buckets of `base`, whose plan gathers at
- * use. False after errors. */
-bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out);
+ * use; *out_choice led to it, where one is found. False after errors. */
+bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out,
+                        FgLeverChoice *out_choice);
+/* Tries the choice that led to *best, and those around it, with the buckets of `base`, a plan that
+ * gathers at use; both are replaced where that is better. False after errors. */
+bool fg_search_borders(FgSearch *search, FgPlan *base, FgLeverChoice *choice, FgEvaluation *best);
 
 /* Where gradients may come in parts (without being asked for, with two ranks) and some would: sets
  * that in the choice. */

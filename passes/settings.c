@@ -96,7 +96,7 @@ static FgPlan *make_at_use(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t p
     FgModule *graph = s->by_rung[rung].graph;
     FgArena *scratch = fg_arena_new();
     FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
-                                 unit == FG_UNIT_MODULE, 0);
+                                 (FgBorders){.by_module = unit == FG_UNIT_MODULE});
     *out_offloaded = offload(s, graph, plan, piece);
     if (!fg_update_waits(&graph->numerics)) /* else the link idles while the first update runs */
         fg_plan_travel(plan, graph, scratch, s->search->machine);
@@ -151,6 +151,24 @@ bool fg_setting_timed(FgSettings *s, uint32_t rung, FgUnit unit, FgEvaluation *o
     fg_arena_free(scratch);
     *out = (FgEvaluation){0};
     return fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL, out, NULL);
+}
+
+bool fg_setting_cut(FgSettings *s, uint32_t rung, double cut, FgPlan **out)
+{
+    *out = NULL;
+    if (!fg_setting_enter(s, rung))
+        return false;
+    if (s->by_rung[rung].offloaded[FG_UNIT_LAYER])
+        return true;
+    FgModule *graph = s->by_rung[rung].graph;
+    FgArena *scratch = fg_arena_new();
+    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
+                                 (FgBorders){.cut = cut});
+    if (plan && !fg_update_waits(&graph->numerics))
+        fg_plan_travel(plan, graph, scratch, s->search->machine);
+    fg_arena_free(scratch);
+    *out = plan;
+    return true;
 }
 
 /* Bytes that no placement of the fixed plan can do without: a small part of the work of measuring

@@ -41,6 +41,9 @@ bool fg_settings_open(FgSettings *settings, FgSearch *search, const FgModule *gr
 void fg_settings_offload(FgSettings *settings, uint64_t bytes);
 /* The fixed plan of a setting with its host copies ahead of their need; false after errors. */
 bool fg_setting_timed(FgSettings *settings, uint32_t rung, FgUnit unit, FgEvaluation *out);
+/* A plan of layers that gathers at use, with the borders of a cut (FgBorders); *out is NULL where
+ * nothing can be cut, or something is offloaded. Enters the setting. */
+bool fg_setting_cut(FgSettings *settings, uint32_t rung, double cut, FgPlan **out);
 /* Makes a setting's graph the search's. */
 bool fg_setting_enter(FgSettings *settings, uint32_t rung);
 /* The plan of a setting that gathers at use, not measured; NULL after errors. Enters the setting.

@@ -18,8 +18,9 @@
 FgPlan *fg_zero3_base(FgModule *graph, FgArena *scratch, FgRecompute recompute,
                       const FgZero3 *knobs)
 {
-    return fg_plan_units(graph, scratch, "zero3", recompute, knobs->by_module,
-                         knobs->param_persistence_threshold);
+    FgBorders borders = {.by_module = knobs->by_module,
+                         .persistence = knobs->param_persistence_threshold};
+    return fg_plan_units(graph, scratch, "zero3", recompute, borders);
 }
 
 typedef struct Walk {

@@ -3,15 +3,34 @@
  * through a plain one, which is faster at them without windows. Gradients in parts have a third one
  * like the first, where the program has such: they travel beside gathers, on another stream.
  *
+ * Copy engines reach the GPUs of one node. With several nodes NCCL keeps a window for its network
+ * alone and gathers with kernels, as it does where GPUs cannot read each other's memory.
+ *
  * One rank has no communicator: its collectives are copies. */
 #include "runtime/cuda/core.h"
 #include "runtime/cuda/shard.h"
 
 #include <string.h>
+#include <time.h>
+
+enum { WORD_NAPS = 200 }; /* of 10 ms */
+
+/* A process that ends takes its connections along, and NCCL's network may see that before the
+ * world's connections do, which say who it was: their word is waited for. */
+static bool others_tell(FgRtCx *cx)
+{
+    const struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
+    for (int i = 0; i < WORD_NAPS && !fg_cuda_failed(cx); i++)
+        nanosleep(&nap, NULL);
+    return fg_cuda_failed(cx);
+}
 
 void fg_cuda_nccl(FgRtCx *cx, ncclResult_t result, const char *what)
 {
-    if (result != ncclSuccess && result != ncclInProgress)
+    if (result == ncclSuccess || result == ncclInProgress)
+        return;
+    bool peer = result == ncclRemoteError || result == ncclSystemError;
+    if (!peer || !cx->group || !cx->group->world || !others_tell(cx))
         fg_cuda_raise(cx, "%s: %s: %s", what, ncclGetErrorString(result), ncclGetLastError(NULL));
 }
 

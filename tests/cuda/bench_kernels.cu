@@ -1,13 +1,13 @@
-/* Achieved rates of the kernels at the shapes of Llama-3.2-1B (8,192 tokens of a rank) and of
- * matrix products at those of the 1B and 8B models: which of them are far from what the device can
- * do.
+/* Achieved rates of the kernels and of matrix products at the shapes of Llama-3.2-1B and of the 8B
+ * model: which of them are far from what the device can do.
  *
  * Memory-bound calls: bytes that they must move (each operand read once, each result written once)
- * over the median time of single runs, beside a plain copy of the same kind. Operands are rotated
- * among sets that are together larger than the cache. Products: before and after choosing
- * algorithms by measurement.
+ * over the median time of single runs, and the share of a plain copy's rate that this is. Operands
+ * are rotated among sets that are together larger than the cache. Products: before and after
+ * choosing algorithms by measurement.
  *
- * Options: `kernels` or `products` alone; `products FILE` writes the choices to a file. */
+ * Options: `kernels`, `layers` (of those: the calls of layers and losses) or `products` alone;
+ * `products FILE` writes the choices to a file. */
 #include <algorithm>
 #include <functional>
 
@@ -16,6 +16,7 @@
 
 static const uint64_t TOKENS = 8192, HIDDEN = 2048, WIDE = 8192, VOCAB = 128256;
 static const uint64_t OWNED = 617907200; /* elements of a rank's slice: 1B on two ranks */
+static const uint64_t MEMORY = (uint64_t)24 << 30;
 static const uint64_t BF16 = FG_RT_BF16, F32 = FG_RT_F32, NONE = FG_RT_NONE;
 enum { RUNS = 15, SETS = 4 };
 
@@ -36,6 +37,12 @@ __global__ void ids_kernel(int32_t *to, uint64_t n, uint32_t below)
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
          i += (uint64_t)gridDim.x * blockDim.x)
         to[i] = (int32_t)((i * 2654435761u) % below);
+}
+
+static void fill_memory(Rig &r)
+{
+    scatter_kernel<<<1024, 256>>>((uint32_t *)r.cx.memory, MEMORY / 4);
+    must(cudaDeviceSynchronize(), "fill");
 }
 
 struct Bench {
@@ -77,11 +84,14 @@ struct Bench {
         return (double)times[times.size() / 2] * 1e3;
     }
 
+    double rate = 0; /* of the copy that the first call of `moves` is, in MB/s */
+
     void moves(const char *what, double bytes, const std::function<void(int)> &call)
     {
         double time = us(what, call);
-        printf("%-34s %9.1f us  %8.1f MB  %7.0f GB/s\n", what, time, bytes * 1e-6,
-               bytes / time * 1e-3);
+        rate = rate > 0 ? rate : bytes / time;
+        printf("%-34s %9.1f us  %8.1f MB  %7.0f GB/s  %4.0f %%\n", what, time, bytes * 1e-6,
+               bytes / time * 1e-3, 100 * bytes / time / rate);
         fflush(stdout);
     }
 };
@@ -95,37 +105,30 @@ struct Sets {
     }
 };
 
+static void bench_copy(Bench &b)
+{
+    const uint64_t block = TOKENS * WIDE * 2;
+    b.moves("copy (library)", 2 * (double)block, [&](int i) {
+        unsigned char *from = b.cx->memory + (uint64_t)(2 * i) * block;
+        must(cudaMemcpyAsync(from + block, from, block, cudaMemcpyDeviceToDevice, b.stream),
+             "copy");
+    });
+}
+
 static void bench_rows(Bench &b)
 {
     const double row = (double)(TOKENS * HIDDEN * 2), wide = (double)(TOKENS * WIDE * 2);
     const uint64_t block = TOKENS * WIDE * 2; /* 134 MB */
-    const Sets s = {5 * block};
-    const uint64_t x = 0, y = block, z = 2 * block, u = 3 * block, v = 4 * block;
+    const Sets s = {3 * block};
+    const uint64_t x = 0, y = block, z = 2 * block;
     FgRtCx *cx = b.cx;
     cudaStream_t st = b.stream;
-    const uint64_t w = s.at(SETS, 0), table = w + (1 << 20), small = table + (4 << 20);
-    b.moves("copy (library)", 2 * wide, [&](int i) {
-        must(cudaMemcpyAsync(cx->memory + s.at(i, y), cx->memory + s.at(i, x), block,
-                             cudaMemcpyDeviceToDevice, st),
-             "copy");
-    });
+    const uint64_t w = s.at(SETS, 0), small = w + (1 << 20);
     b.moves("unary scale", 2 * wide, [&](int i) {
         fg_cuda_unary(cx, st, 0, FG_RT_SCALE, s.at(i, x), s.at(i, y), TOKENS * WIDE, BF16, 0.5);
     });
     b.moves("unary gelu", 2 * wide, [&](int i) {
         fg_cuda_unary(cx, st, 0, FG_RT_GELU, s.at(i, x), s.at(i, y), TOKENS * WIDE, BF16, 0);
-    });
-    b.moves("binary add (hidden)", 3 * row, [&](int i) {
-        fg_cuda_binary(cx, st, 0, FG_RT_ADD, s.at(i, x), s.at(i, y), s.at(i, z), TOKENS * HIDDEN,
-                       TOKENS * HIDDEN, TOKENS * HIDDEN, NONE, BF16);
-    });
-    b.moves("gated silu", 3 * wide, [&](int i) {
-        fg_cuda_gated(cx, st, 0, FG_RT_SILU, s.at(i, x), s.at(i, y), s.at(i, z), TOKENS * WIDE,
-                      BF16);
-    });
-    b.moves("gated_back silu", 5 * wide, [&](int i) {
-        fg_cuda_gated_back(cx, st, 0, FG_RT_SILU, s.at(i, x), s.at(i, y), s.at(i, z), s.at(i, u),
-                           s.at(i, v), TOKENS * WIDE, BF16);
     });
     b.moves("cast f32 to bf16", 1.5 * wide, [&](int i) {
         fg_cuda_cast(cx, st, 0, s.at(i, x), s.at(i, y), TOKENS * WIDE / 2, F32, BF16);
@@ -180,9 +183,6 @@ static void bench_rows(Bench &b)
     b.moves("column_sum of 8192", wide, [&](int i) {
         fg_cuda_column_sum(cx, st, 0, s.at(i, x), small, TOKENS, WIDE, BF16, BF16, 0);
     });
-    b.moves("rope queries", 2 * row, [&](int i) {
-        fg_cuda_rope(cx, st, 0, s.at(i, x), table, s.at(i, y), 4, 2048, 32, 64, 32, 0, BF16);
-    });
     b.moves("softmax of 2048", 2 * row, [&](int i) {
         fg_cuda_softmax(cx, st, 0, s.at(i, x), s.at(i, y), TOKENS, HIDDEN, BF16);
     });
@@ -191,22 +191,85 @@ static void bench_rows(Bench &b)
     });
 }
 
+/* What a layer does with every token besides products, norms and attention. */
+struct Layer {
+    const char *name;
+    uint64_t batch, seq, heads, kv_heads, dim, hidden, wide;
+};
+
+static const Layer LAYERS[] = {{"1B 4x2048", 4, 2048, 32, 8, 64, 2048, 8192},
+                               {"8B 1x4096", 1, 4096, 32, 8, 128, 4096, 14336},
+                               {"1B 1x512", 1, 512, 32, 8, 64, 2048, 8192}};
+
+static void bench_layer(Bench &b, const Layer &l)
+{
+    const Sets s = {5 * TOKENS * WIDE * 2};
+    const uint64_t tokens = l.batch * l.seq, block = tokens * l.wide * 2;
+    const uint64_t x = 0, y = block, z = 2 * block, u = 3 * block, table = s.at(SETS, 0);
+    FgRtCx *cx = b.cx;
+    cudaStream_t st = b.stream;
+    auto moves = [&](const char *what, double bytes, const std::function<void(int)> &call) {
+        b.moves((std::string(l.name) + " " + what).c_str(), bytes, call);
+    };
+    auto rope = [&](const char *what, uint64_t heads, uint64_t to, uint64_t inverse) {
+        moves(what, (double)(2 * tokens * heads * l.dim * 2), [&](int i) {
+            fg_cuda_rope(cx, st, 0, s.at(i, x), table, s.at(i, to), l.batch, l.seq, heads, l.dim,
+                         l.dim / 2, inverse, BF16);
+        });
+    };
+    rope("rope q", l.heads, y, 0);
+    rope("rope k", l.kv_heads, y, 0);
+    rope("rope q in place, back", l.heads, x, 1);
+    moves("add", (double)(3 * tokens * l.hidden * 2), [&](int i) {
+        fg_cuda_binary(cx, st, 0, FG_RT_ADD, s.at(i, x), s.at(i, y), s.at(i, z), tokens * l.hidden,
+                       tokens * l.hidden, tokens * l.hidden, NONE, BF16);
+    });
+    moves("gated silu", 3.0 * (double)block, [&](int i) {
+        fg_cuda_gated(cx, st, 0, FG_RT_SILU, s.at(i, x), s.at(i, y), s.at(i, z), tokens * l.wide,
+                      BF16);
+    });
+    moves("gated_back silu in place", 5.0 * (double)block, [&](int i) {
+        fg_cuda_gated_back(cx, st, 0, FG_RT_SILU, s.at(i, x), s.at(i, y), s.at(i, z), s.at(i, x),
+                           s.at(i, u), tokens * l.wide, BF16);
+    });
+}
+
+/* Loss and gradient of a few tokens. */
+static void bench_loss(Bench &b, const char *name, uint64_t tokens)
+{
+    const double logits = (double)(tokens * VOCAB * 2);
+    const uint64_t ids = TOKENS * VOCAB * 2, loss = ids + (1 << 20), lse = loss + 256;
+    FgRtCx *cx = b.cx;
+    cudaStream_t st = b.stream;
+    ids_kernel<<<32, 256, 0, st>>>((int32_t *)(cx->memory + ids), tokens, (uint32_t)VOCAB);
+    b.moves((std::string(name) + " cross_entropy").c_str(), logits, [&](int) {
+        fg_cuda_cross_entropy(cx, st, 0, 0, ids, NONE, loss, lse, tokens, VOCAB, (uint64_t)-100,
+                              BF16);
+    });
+    b.moves((std::string(name) + " cross_entropy_back").c_str(), 2 * logits, [&](int) {
+        fg_cuda_cross_entropy_back(cx, st, 0, 0, ids, lse, NONE, NONE, 0, tokens, VOCAB,
+                                   (uint64_t)-100, BF16);
+    });
+}
+
+static void bench_layers(Bench &b)
+{
+    for (const Layer &layer : LAYERS) {
+        fill_memory(b.rig);
+        bench_layer(b, layer);
+    }
+    fill_memory(b.rig);
+    for (const Layer &layer : LAYERS)
+        bench_loss(b, layer.name, layer.batch * layer.seq);
+}
+
 static void bench_vocab(Bench &b)
 {
-    const double logits = (double)TOKENS * (double)VOCAB * 2;
     const uint64_t bytes = TOKENS * VOCAB * 2, ids = bytes, rest = ids + (1 << 20);
     const uint64_t weight = VOCAB * HIDDEN * 2, rows = rest + weight;
     FgRtCx *cx = b.cx;
     cudaStream_t st = b.stream;
     ids_kernel<<<32, 256, 0, st>>>((int32_t *)(cx->memory + ids), TOKENS, (uint32_t)VOCAB);
-    b.moves("cross_entropy", logits, [&](int) {
-        fg_cuda_cross_entropy(cx, st, 0, 0, ids, NONE, rest, rest + 256, TOKENS, VOCAB,
-                              (uint64_t)-100, BF16);
-    });
-    b.moves("cross_entropy_back (in place)", 2 * logits, [&](int) {
-        fg_cuda_cross_entropy_back(cx, st, 0, 0, ids, rest + 256, NONE, NONE, 0, TOKENS, VOCAB,
-                                   (uint64_t)-100, BF16);
-    });
     b.moves("embedding", 2.0 * (double)(TOKENS * HIDDEN * 2), [&](int) {
         fg_cuda_embedding(cx, st, 0, ids, rest, rows, TOKENS, HIDDEN, VOCAB, BF16);
     });
@@ -217,6 +280,12 @@ static void bench_vocab(Bench &b)
     b.moves("embedding_dw (accumulate)", 3.0 * (double)(TOKENS * HIDDEN * 2), [&](int) {
         fg_cuda_embedding_dw(cx, st, 0, ids, rows, rest, TOKENS, HIDDEN, VOCAB, NONE, BF16, BF16, 1,
                              b.rig.ws, b.rig.ws_bytes);
+    });
+    /* Of two ranks' tokens, what lies in one's slice. */
+    ids_kernel<<<32, 256, 0, st>>>((int32_t *)(cx->memory + ids), 2 * TOKENS, (uint32_t)VOCAB);
+    b.moves("lookup_dw of two ranks", 3.0 * (double)(TOKENS * HIDDEN * 2), [&](int) {
+        fg_cuda_lookup_dw(cx, st, 0, ids, 0, rest, 0, 2 * TOKENS, HIDDEN, VOCAB, 0,
+                          VOCAB * HIDDEN / 2, NONE, BF16, BF16, 1, b.rig.ws, b.rig.ws_bytes);
     });
     /* A fifth of the tokens alike, as in text. */
     ids_kernel<<<32, 256, 0, st>>>((int32_t *)(cx->memory + ids), TOKENS, 5);
@@ -311,28 +380,29 @@ static void product_row(Bench &b, const Product &p, const char *when)
     fflush(stdout);
 }
 
-static void fill_memory(Rig &r, uint64_t bytes)
-{
-    scatter_kernel<<<1024, 256>>>((uint32_t *)r.cx.memory, bytes / 4);
-    must(cudaDeviceSynchronize(), "fill");
-}
-
 int main(int argc, char **argv)
 {
     std::string only = argc > 1 ? argv[1] : "";
-    const uint64_t bytes = (uint64_t)24 << 30;
-    Rig r(bytes, (uint64_t)32 << 20, false);
+    Rig r(MEMORY, (uint64_t)32 << 20, false);
     Bench b(r);
+    if (only == "layers") {
+        fill_memory(r);
+        bench_copy(b);
+        bench_layers(b);
+        return 0;
+    }
     if (only != "products") {
-        fill_memory(r, bytes);
+        fill_memory(r);
+        bench_copy(b);
         bench_rows(b);
-        fill_memory(r, bytes);
+        bench_layers(b);
+        fill_memory(r);
         bench_vocab(b);
-        fill_memory(r, bytes);
+        fill_memory(r);
         bench_update(b);
     }
     if (only != "kernels") {
-        fill_memory(r, bytes);
+        fill_memory(r);
         for (const Product &p : PRODUCTS) { /* in turn, since clocks fall while the chip warms up */
             product_row(b, p, "first");
             fg_cuda_gemm_tune(b.cx, b.stream);

@@ -8,7 +8,6 @@ The bundle holds programs, their data, and what the host target makes of the sam
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import re
 import shutil
@@ -18,24 +17,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "integration"))
-from common import Cases, Tools, Wrong, floats, near, read_log, read_tensors, require, write_tokens  # noqa: E402
+import many_ranks  # noqa: E402
+from common import Tools, Wrong, read_log, require, write_tokens  # noqa: E402
+from runner import Runner, Selected, Tee, as_host, losses_of, memory_as_planned, oracle, scale_of  # noqa: E402
 
 MODELS = ("llama-odd", "llama-tied-rope3", "llama-unused", "gpt2")
-OPTIMIZER = ("--lr", "1e-3", "--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1")
 UNITS = ("test_kernels", "test_attention")
-PROGRAM_LIMIT = 90  # seconds
-
-# Against torch. The host's tolerances (integration/run_oracle.py), wider by what sums in another order and of other
-# sizes cost.
-LOSS, GRADIENT, ADAMW = 1e-5, 2e-4, 5e-5
-BF16_LOSS, BF16_GRADIENT, BF16_ADAMW = 2e-3, 6e-2, 1e-2
-F16_LOSS, F16_GRADIENT, F16_ADAMW = 2e-4, 1e-2, 1e-3
-NEGLIGIBLE = 1e-6
 
 
 # ---- what there is ----
@@ -72,18 +64,29 @@ BIG = {  # Llama-3.2-1B on two ranks, batch 1 of 512, bf16
 }
 
 
-def scale_of(name):
-    """Below where any gradient of the small models overflows: which step the first one would be is a matter of roundings."""
-    return ("--loss-scale", 1024) if "fp16" in name else ()
-
-
 # ---- preparing ----
 
 
 def compile_all(tools, folder):
-    def program(name, model, *flags):
-        tools.call(tools.foregather, "compile", model, "--target", "cuda", *flags, "-o", os.path.join(folder, name))
+    """As many side by side as there are cores: nvcc takes seconds for each."""
 
+    def compiled(name, model, *flags):
+        said = tools.call(tools.foregather, "compile", model, "--target", "cuda", *flags, "-o", os.path.join(folder, name))
+        return "".join(said)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        waits = {}
+
+        def program(name, *rest):
+            waits[name] = pool.submit(compiled, name, *rest)
+
+        list_programs(tools, program)
+        many_ranks.list_programs(tools, program)
+    many_ranks.check_programs({name: wait.result() for name, wait in waits.items()})
+
+
+def list_programs(tools, program):
+    """`program(name, model, flags...)` for each."""
     for name, model, ranks, precision, schedule in oracles():
         program(name, tools.data(model, "model.json"), "--ranks", ranks, "--batch", 2 // ranks, "--schedule", schedule,
                 "--precision", precision, "--decay", "all")  # fmt: skip
@@ -123,6 +126,7 @@ def prepare(args):
     compile_all(tools, folder)
     host_results(tools, folder)
     chains_on_host(tools, folder)
+    many_ranks.host_results(tools, folder)
     for name in UNITS + ("bench_kernels", "bench_attention"):
         built = os.path.join(tools.build, "tests", name)
         if os.path.exists(built):
@@ -134,97 +138,13 @@ def prepare(args):
         shutil.copytree(tools.data(model), os.path.join(folder, "data", model))
     os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
     # The programs hold the same library: one window over all of them stores it once.
-    subprocess.run(f"tar cf - -C {os.path.dirname(folder)} cuda-test | xz -T1 -6 --lzma2=dict=256MiB > {args.out}",
+    subprocess.run(f"tar cf - -C {os.path.dirname(folder)} cuda-test | xz -T1 --lzma2=preset=1,dict=256MiB > {args.out}",
                    shell=True, check=True)  # fmt: skip
     tools.close()
     print(f"{args.out}: {os.path.getsize(args.out) / 1e6:.1f} MB")
 
 
 # ---- running ----
-
-
-class Runner:
-    def __init__(self, folder, logs):
-        self.folder, self.logs = folder, logs
-        self.gpus = self.count()
-        self.lock = threading.Lock()
-        self.programs = open(os.path.join(logs, "programs.txt"), "w")
-
-    @staticmethod
-    def count():
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-        return len(re.findall(r"^GPU \d+", listed.stdout, re.M))
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
-
-    def call(self, *command, expect=0, limit=PROGRAM_LIMIT, gpu=None, env=None):
-        """Runs a program; (stdout + stderr, seconds). With `gpu`, that one alone is seen."""
-        command = [str(word) for word in command]
-        settings = dict(os.environ, NCCL_NVLS_ENABLE="0", **(env or {}))
-        if gpu is not None:
-            settings["CUDA_VISIBLE_DEVICES"] = str(gpu)
-        start = time.monotonic()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                   env=settings, cwd=self.folder, start_new_session=True)  # fmt: skip
-        try:
-            said, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-            said += f"\n(did not end within {limit} s)"
-        took = time.monotonic() - start
-        with self.lock:
-            self.programs.write(f"\n$ {' '.join(command)}\n{said}\n({process.returncode}, {took:.1f} s)\n")
-            self.programs.flush()
-        if process.returncode != expect:
-            raise Wrong(f"{os.path.basename(command[0])} ended with {process.returncode}, not {expect}:\n{said[-1500:]}")
-        return said, took
-
-    def ranks(self, ranks):
-        return ("--local-ranks", ranks) if ranks > 1 else ()
-
-
-def largest_error(a, b):
-    return max(abs(x - y) for x, y in zip(a, b)) / max(map(abs, b))
-
-
-def norm_error(a, b):
-    return (sum((x - y) ** 2 for x, y in zip(a, b)) / sum(y * y for y in b)) ** 0.5
-
-
-def oracle(run, name, model, ranks, precision, gpu, *options):
-    """One program against torch: loss, gradients, ten AdamW losses. Its losses."""
-    data = lambda file: run.path("data", model, file)  # noqa: E731
-    fp32 = precision == "fp32"
-    loss, gradient, adamw = {
-        "fp32": (LOSS, GRADIENT, ADAMW),
-        "bf16": (BF16_LOSS, BF16_GRADIENT, BF16_ADAMW),
-        "fp16": (F16_LOSS, F16_GRADIENT, F16_ADAMW),
-    }[precision]
-    expected = json.load(open(data("expected.json")))
-    common = [run.path(name), "--inputs", data("inputs.safetensors"), "--weights", data("weights.safetensors"),
-              "--global-batch", 2, *OPTIMIZER, *run.ranks(ranks), *options, *scale_of(precision)]  # fmt: skip
-    tag = name + "".join(options)
-    grads, log = run.path(f"{tag}.grads"), run.path(f"{tag}.jsonl")
-    run.call(*common, "--steps", 1, "--dump-grads", grads, gpu=gpu)
-    run.call(*common, "--steps", 10, "--log", log, gpu=gpu)
-    steps = read_log(log)
-    losses = [steps[s]["loss"] for s in range(1, 11)]
-    errors = [near(losses[0], expected["loss"], loss, "loss")]
-    got, worst = read_tensors(grads), 0.0
-    wanted = read_tensors(data("grads.safetensors"))
-    require(sorted(got) == sorted(wanted), f"gradients of {sorted(got)}, not of {sorted(wanted)}")
-    for tensor, row in wanted.items():
-        a, b = floats(got[tensor]), floats(row)
-        if max(map(abs, b)) >= NEGLIGIBLE:
-            error = (largest_error if fp32 else norm_error)(a, b)
-            require(error <= gradient, f"gradient of {tensor} is off by {error:.3g}, allowed {gradient:g}")
-            worst = max(worst, error)
-    errors.append(worst)
-    errors.append(max(near(a, b, adamw, f"loss of step {i + 1}")
-                      for i, (a, b) in enumerate(zip(losses, expected["adamw"]["losses"]))))  # fmt: skip
-    return losses, "errors: loss %.1e, gradients %.1e, AdamW losses %.1e" % tuple(errors)
 
 
 def all_oracles(run, cases):
@@ -268,22 +188,10 @@ def tiny_command(run, name, log, *more):
     return [run.path(name), "--data", run.path("tiny.bin"), "--lr", "1e-3", "--local-ranks", 2, "--log", log, *more]
 
 
-def losses_of(log):
-    rows = read_log(log)
-    return [rows[s]["loss"] for s in sorted(rows)], [rows[s]["grad_norm"] for s in sorted(rows)]
-
-
 def tiny_as_host(run, name, *options):
     log = run.path(name + "".join(options) + ".jsonl")
     run.call(*tiny_command(run, name, log, "--steps", TINY_STEPS, *scale_of(name), *options))
-    here, there = losses_of(log), losses_of(run.path(f"{name}.host.jsonl"))
-    narrow = "bf16" in name or "fp16" in name
-    worst = max(abs(x - y) / abs(y) for x, y in zip(here[0], there[0]))
-    norms = max(abs(x - y) / abs(y) for x, y in zip(here[1], there[1]))
-    require(len(here[0]) == TINY_STEPS, f"{len(here[0])} steps")
-    require(worst <= (1e-2 if narrow else 1e-4), f"losses off by {worst:.2e}: {here[0]}, host {there[0]}")
-    require(norms <= (1e-1 if narrow else 2e-3), f"norms off by {norms:.2e}: {here[1]}, host {there[1]}")
-    print(f"  losses within {worst:.1e}, norms within {norms:.1e}")
+    print("  " + as_host(name, losses_of(log), losses_of(run.path(f"{name}.host.jsonl")), TINY_STEPS))
 
 
 def resumes(run):
@@ -426,15 +334,9 @@ def big(run, name, steps=30):
     rows = read_log(run.path(f"{name}.jsonl"))
     ms = statistics.median(rows[s]["ms"] for s in rows if s > 10)
     losses = [rows[1]["loss"], rows[steps]["loss"]]
-    for line in said.split("\n"):
-        if line.startswith(("memory", "time", "attention")):
-            print(f"  {line}")
     print(f"  step {ms:.2f} ms (median), loss {losses[0]:.3f} to {losses[1]:.3f}, {took:.1f} s in all")
     require(10 < losses[0] < 13.5 and losses[1] < losses[0], f"losses {losses}")
-    measured = re.search(r"planned ([\d.]+) GiB.* measured ([\d.]+) GiB", said)
-    require(measured, "no line of memory")
-    planned, used = float(measured[1]), float(measured[2])
-    require(used <= planned * 1.01, f"planned {planned} GiB, the driver counts {used}")
+    memory_as_planned(said)
 
 
 def big_steady(run):
@@ -527,28 +429,6 @@ def two_gpus(run, cases):
     cases.run("1b-compiled: profile, 2 GPUs", big_profile, run)
 
 
-class Tee:
-    def __init__(self, *streams):
-        self.streams = streams
-
-    def write(self, text):
-        for stream in self.streams:
-            stream.write(text)
-            stream.flush()
-
-    def flush(self):
-        pass
-
-
-class Selected(Cases):
-    def __init__(self, word):
-        super().__init__()
-        self.word = word
-
-    def run(self, name, function, *arguments):
-        return super().run(name, function, *arguments) if self.word in name else None
-
-
 def execute(args):
     os.makedirs(args.logs, exist_ok=True)
     sys.stdout = Tee(sys.__stdout__, open(os.path.join(args.logs, "summary.txt"), "w"))
@@ -574,6 +454,7 @@ def execute(args):
     cases.run("compute-sanitizer racecheck, tiny-one-f32, builtin attention", sanitizer, run, "racecheck", "tiny-one-f32", "builtin")
     if run.gpus >= 2:
         two_gpus(run, cases)
+    many_ranks.all_cases(run, cases)
     shutil.rmtree(folder, ignore_errors=True)
     print(f"{cases.ran - cases.failed} passed, {cases.failed} failed, {time.monotonic() - begin:.0f} s")
     cases.end()
@@ -595,4 +476,5 @@ def main():
     prepare(args) if args.verb == "prepare" else execute(args)
 
 
-main()
+if __name__ == "__main__":
+    main()

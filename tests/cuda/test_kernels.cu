@@ -68,6 +68,31 @@ static void test_gated(Rig &r)
             }
 }
 
+/* A device of no multiprocessors gets grids of one block, which comes around again. */
+static void test_turns(Rig &r)
+{
+    const uint64_t n = 300001;
+    int n_sm = r.cx.n_sm;
+    r.cx.n_sm = 0;
+    for (uint64_t dt : FLOATS) {
+        r.begin();
+        uint64_t x = r.normal(dt, n, 2), y = r.result(dt, n);
+        CHECK(r, label("unary in turns", dt, {n}), unary, FG_RT_SILU, x, y, n, dt, 0.0);
+        r.begin();
+        x = r.normal(dt, n), y = r.normal(FG_RT_F32, n);
+        r.changes(y, FG_RT_F32, n);
+        CHECK(r, label("grad_write in turns", dt, {n}), grad_write, x, y, n, dt, FG_RT_F32,
+              (uint64_t)1);
+        r.begin();
+        uint64_t g = r.normal(dt, n, 2), u = r.normal(dt, n), d = r.normal(dt, n);
+        uint64_t du = r.result(dt, n);
+        r.changes(g, dt, n);
+        CHECK(r, label("gated_back in turns", dt, {n}), gated_back, FG_RT_SILU, g, u, d, g, du, n,
+              dt);
+    }
+    r.cx.n_sm = n_sm;
+}
+
 static void test_binary(Rig &r)
 {
     /* [rank, dims, strides of a, strides of b] */
@@ -397,23 +422,29 @@ static void test_rope(Rig &r)
         CHECK(r, "rope_table", rope_table, table, (uint64_t)99, (uint64_t)32, 500000.0, factor, 1.0,
               4.0, 8192.0);
     }
+    /* Whole and partial rotations; one head and more than a block takes; sequences that do not fill
+     * their last block; pairs that fill more than a block, whole and as single elements. */
     static const struct {
         uint64_t batch, seq, heads, dim, half;
-    } cases[] = {{1, 1, 1, 2, 1}, {2, 5, 3, 64, 32}, {2, 7, 4, 80, 16}, {3, 3, 2, 10, 3}};
+    } cases[] = {{1, 1, 1, 2, 1},       {2, 5, 3, 64, 32},    {2, 7, 4, 80, 16},  {3, 3, 2, 10, 3},
+                 {3, 41, 9, 64, 32},    {2, 130, 1, 128, 64}, {2, 3, 300, 16, 8}, {1, 2, 700, 9, 4},
+                 {1, 2, 2, 4352, 2080}, {1, 2, 3, 1050, 523}, {9, 500, 8, 24, 8}};
     for (uint64_t dt : FLOATS)
         for (const auto &c : cases)
             for (uint64_t inverse : {0, 1}) {
                 uint64_t n = c.batch * c.seq * c.heads * c.dim;
+                uint64_t skew = c.heads == 9 && inverse; /* out of line once */
                 r.begin();
-                uint64_t x = r.normal(dt, n), table = r.normal(FG_RT_F32, 2 * c.seq * c.half);
+                uint64_t x = r.normal(dt, n, 1, skew);
+                uint64_t table = r.normal(FG_RT_F32, 2 * c.seq * c.half);
                 uint64_t y = r.result(dt, n);
-                CHECK(r, label("rope", dt, {c.seq, c.dim}), rope, x, table, y, c.batch, c.seq,
-                      c.heads, c.dim, c.half, inverse, dt);
+                CHECK(r, label("rope", dt, {c.seq, c.heads, c.dim}), rope, x, table, y, c.batch,
+                      c.seq, c.heads, c.dim, c.half, inverse, dt);
                 r.begin();
                 x = r.normal(dt, n), table = r.normal(FG_RT_F32, 2 * c.seq * c.half);
                 r.changes(x, dt, n);
-                CHECK(r, label("rope in place", dt, {c.seq, c.dim}), rope, x, table, x, c.batch,
-                      c.seq, c.heads, c.dim, c.half, inverse, dt);
+                CHECK(r, label("rope in place", dt, {c.seq, c.heads, c.dim}), rope, x, table, x,
+                      c.batch, c.seq, c.heads, c.dim, c.half, inverse, dt);
             }
 }
 
@@ -547,6 +578,7 @@ int main()
         void (*run)(Rig &);
     } tests[] = {{"unary", test_unary},
                  {"gated", test_gated},
+                 {"turns", test_turns},
                  {"binary", test_binary},
                  {"storage", test_storage},
                  {"shapes", test_shapes},

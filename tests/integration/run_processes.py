@@ -177,14 +177,14 @@ def dies(p, victim):
         require(text in said + rest, f"no '{text}' in:\n{rest}")
 
 
-def launched(p, ranks, limit="20", **more):
+def launched(p, ranks, *options, limit="20", **more):
     """As torchrun would start the ranks; (status, output) of each."""
     port = 20000 + os.getpid() % 12000
     processes = []
     for rank in ranks:
-        env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                   **{"WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True", **more})  # fmt: skip
-        processes.append(subprocess.Popen(p.command(p.cuda, "--steps", 2, "--join-timeout", limit), stdout=subprocess.PIPE,
+        env = dict(os.environ, RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                   **{"LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True", **more})  # fmt: skip
+        processes.append(subprocess.Popen(p.command(p.cuda, "--steps", 2, "--join-timeout", limit, *options), stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT, text=True, env=env))  # fmt: skip
     return [ending(process) for process in processes]
 
@@ -196,6 +196,15 @@ def torchrun(p):
     require(a == 1 and "missing: 1" in said, f"{a}:\n{said}")
     ((a, said),) = launched(p, (0,), WORLD_SIZE="3")
     require(a == 1 and "torchrun started 3 processes" in said and "for 2 ranks" in said, f"{a}:\n{said}")
+
+
+def nodes(p):
+    """Three ranks, each the only one of its node: the host's bits."""
+    logs = [p.tools.path(f"nodes-{x}.jsonl") for x in "ab"]
+    p.tools.call(*p.command(p.host, "--steps", 2, "--log", logs[0]))
+    ends = launched(p, range(3), "--log", logs[1], WORLD_SIZE="3", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+    require(all(status == 0 for status, _ in ends), f"{ends}")
+    require(len(steps(logs[0])) == 2 and steps(logs[0]) == steps(logs[1]), f"{steps(logs[0])} against {steps(logs[1])}")
 
 
 def mistakes(p):
@@ -290,6 +299,8 @@ def main():
     cases.run("processes: rank 0 dies", dies, p, 0)
     cases.run("processes: rank 1 dies", dies, p, 1)
     cases.run("processes: torchrun's environment", torchrun, p)
+    three = Programs(tools, "three-", ("--ranks", 3, "--batch", 1, "--reduce", "parts"))
+    cases.run("processes: three nodes of one rank", nodes, three)
     cases.run("processes: mistakes", mistakes, p)
     tools.close()
     cases.end()

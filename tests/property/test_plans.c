@@ -9,6 +9,7 @@
 #include "random_model.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MODELS 40
 #define MIB ((uint64_t)1 << 20)
@@ -54,10 +55,19 @@ typedef struct Case {
     uint32_t offload; /* classes that lie in host memory, wholly */
     bool offload_auto;
     Random random;
-    FgLookup lookup; /* of what was compiled last */
-    bool sharded;    /* it has a table whose rows stay with their owners */
-    uint32_t selective, parts;
+    FgLookup lookup;                /* of what was compiled last */
+    bool sharded;                   /* it has a table whose rows stay with their owners */
+    uint32_t selective, parts, cut; /* schedules with such levers */
 } Case;
+
+/* The layer whose gradients come last has two buckets. */
+static bool is_cut(const FgPlan *plan)
+{
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        if (strstr(plan->buckets.data[i].name, ".rest"))
+            return true;
+    return false;
+}
 
 static FgNumerics random_numerics(Random *r)
 {
@@ -165,6 +175,7 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
         c->lookup = out->module->numerics.lookup;
         c->parts += fg_count_parts(out->module) > 0;
         c->selective += out->module->plan->recompute == FG_RECOMPUTE_SELECTIVE;
+        c->cut += is_cut(out->module->plan);
         c->sharded = false;
         for (uint32_t i = 0; i < out->module->params.len; i++)
             c->sharded |= out->module->params.data[i].sharded;
@@ -210,7 +221,8 @@ static void every_plan_is_proved_and_never_worse(int *failures)
 {
     uint32_t rows = 0, sharded = 0; /* models whose lookups travel as rows; with a sharded table */
     uint32_t selective = 0;         /* schedules that recompute some values and keep others */
-    uint32_t parts = 0;             /* models some of whose gradients come in parts */
+    uint32_t parts = 0,
+             cut = 0; /* models some of whose gradients come in parts; with a cut layer */
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -225,11 +237,12 @@ static void every_plan_is_proved_and_never_worse(int *failures)
         sharded += c.sharded;
         selective += c.selective;
         parts += c.parts > 0;
+        cut += c.cut > 0;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
-    CHECK(selective > 10 && parts > MODELS / 20);
+    CHECK(selective > 10 && parts > MODELS / 20 && cut > 0);
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
     CHECK(sharded > MODELS / 8);
 }

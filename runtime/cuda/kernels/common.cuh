@@ -80,35 +80,84 @@ static __device__ inline void fg_put(FgF16 *to, float value)
     *to = __float2half_rn(value);
 }
 
+/* Stores, spelled out: the compiler cuts assignments of 16 bytes into four where it does not see
+ * that they belong together, and such a quarter costs as much as the whole. */
+static __device__ __forceinline__ void fg_put_words(void *to, uint4 q)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(q.x), "r"(q.y), "r"(q.z),
+                 "r"(q.w)
+                 : "memory");
+}
+static __device__ __forceinline__ void fg_put_words(void *to, uint2 q)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(q.x), "r"(q.y) : "memory");
+}
+
+/* V elements as they lie in memory. Kernels that wait for memory load several before they look into
+ * the first: in this form more of them are under way for the same registers. */
+template <int V, class T> struct FgRaw {
+    static const int WORDS = V * (int)sizeof(T) / 16;
+    static_assert(WORDS * 16 == V * (int)sizeof(T), "whole vectors");
+    uint4 words[WORDS];
+    __device__ void load(const T *from)
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            words[i] = reinterpret_cast<const uint4 *>(from)[i];
+    }
+    __device__ void store(T *to) const
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            fg_put_words(to + i * (V / WORDS), words[i]);
+    }
+    __device__ void split(float (&out)[V]) const
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            uint4 q = words[i];
+            if constexpr (sizeof(T) == 4) {
+                out[4 * i] = __uint_as_float(q.x);
+                out[4 * i + 1] = __uint_as_float(q.y);
+                out[4 * i + 2] = __uint_as_float(q.z);
+                out[4 * i + 3] = __uint_as_float(q.w);
+            } else {
+                FgElement<T>::split(q.x, out + 8 * i);
+                FgElement<T>::split(q.y, out + 8 * i + 2);
+                FgElement<T>::split(q.z, out + 8 * i + 4);
+                FgElement<T>::split(q.w, out + 8 * i + 6);
+            }
+        }
+    }
+};
+
+template <class T> struct FgRaw<1, T> {
+    T element;
+    __device__ void load(const T *from)
+    {
+        element = *from;
+    }
+    __device__ void store(T *to) const
+    {
+        *to = element;
+    }
+    __device__ void split(float (&out)[1]) const
+    {
+        out[0] = fg_get(&element);
+    }
+};
+
 /* V elements from an address that is aligned to them (to 16 bytes when they are more). */
 template <int V, class T> __device__ inline void fg_load(const T *from, float (&out)[V])
 {
-    if constexpr (V == 1) {
-        out[0] = fg_get(from);
-    } else if constexpr (sizeof(T) == 4) {
-        static_assert(V % 4 == 0, "whole vectors");
-#pragma unroll
-        for (int i = 0; i < V / 4; i++) {
-            float4 q = reinterpret_cast<const float4 *>(from)[i];
-            out[4 * i] = q.x;
-            out[4 * i + 1] = q.y;
-            out[4 * i + 2] = q.z;
-            out[4 * i + 3] = q.w;
-        }
-    } else if constexpr (V == 4) {
+    if constexpr (V == 4 && sizeof(T) == 2) {
         uint2 q = *reinterpret_cast<const uint2 *>(from);
         FgElement<T>::split(q.x, out);
         FgElement<T>::split(q.y, out + 2);
     } else {
-        static_assert(V % 8 == 0, "whole vectors");
-#pragma unroll
-        for (int i = 0; i < V / 8; i++) {
-            uint4 q = reinterpret_cast<const uint4 *>(from)[i];
-            FgElement<T>::split(q.x, out + 8 * i);
-            FgElement<T>::split(q.y, out + 8 * i + 2);
-            FgElement<T>::split(q.z, out + 8 * i + 4);
-            FgElement<T>::split(q.w, out + 8 * i + 6);
-        }
+        FgRaw<V, T> raw;
+        raw.load(from);
+        raw.split(out);
     }
 }
 
@@ -135,19 +184,20 @@ template <int V, class T> __device__ inline void fg_store(T *to, const float (&i
     } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
         for (int i = 0; i < V / 4; i++)
-            reinterpret_cast<float4 *>(to)[i] =
-                make_float4(in[4 * i], in[4 * i + 1], in[4 * i + 2], in[4 * i + 3]);
+            fg_put_words(to + 4 * i,
+                         make_uint4(__float_as_uint(in[4 * i]), __float_as_uint(in[4 * i + 1]),
+                                    __float_as_uint(in[4 * i + 2]),
+                                    __float_as_uint(in[4 * i + 3])));
     } else if constexpr (V == 4) {
-        *reinterpret_cast<uint2 *>(to) =
-            make_uint2(FgElement<T>::join(in[0], in[1]), FgElement<T>::join(in[2], in[3]));
+        fg_put_words(
+            to, make_uint2(FgElement<T>::join(in[0], in[1]), FgElement<T>::join(in[2], in[3])));
     } else {
 #pragma unroll
         for (int i = 0; i < V / 8; i++)
-            reinterpret_cast<uint4 *>(to)[i] =
-                make_uint4(FgElement<T>::join(in[8 * i], in[8 * i + 1]),
-                           FgElement<T>::join(in[8 * i + 2], in[8 * i + 3]),
-                           FgElement<T>::join(in[8 * i + 4], in[8 * i + 5]),
-                           FgElement<T>::join(in[8 * i + 6], in[8 * i + 7]));
+            fg_put_words(to + 8 * i, make_uint4(FgElement<T>::join(in[8 * i], in[8 * i + 1]),
+                                                FgElement<T>::join(in[8 * i + 2], in[8 * i + 3]),
+                                                FgElement<T>::join(in[8 * i + 4], in[8 * i + 5]),
+                                                FgElement<T>::join(in[8 * i + 6], in[8 * i + 7])));
     }
 }
 
@@ -158,6 +208,19 @@ template <class T> __device__ inline float fg_soft_exp(float x)
         return expf(x);
     else
         return __expf(x);
+}
+
+/* The same where what has no normal form may be 0, since it is added to 1 or more before anyone
+ * sees it. A third of the instructions of __expf are for such results. */
+template <class T> __device__ inline float fg_added_exp(float x)
+{
+    if constexpr (sizeof(T) == 4) {
+        return expf(x);
+    } else {
+        float power;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.4426950408889634f));
+        return power;
+    }
 }
 
 /* ---- reductions: every thread gets the result; all threads of the block must come ---- */
@@ -211,18 +274,20 @@ static __device__ inline float fg_block_max(float value)
 
 /* ---- rows of any length at any address ---- */
 
+/* Elements before the first that lies at a multiple of 16 bytes; all of them where not `wide`. */
+template <class T> __device__ inline uint64_t fg_head(const T *row, uint64_t cols, bool wide)
+{
+    uint64_t head = (16 - reinterpret_cast<uintptr_t>(row) % 16) % 16 / sizeof(T);
+    return wide && head < cols ? head : cols;
+}
+
 /* one(i) for single elements and many(i) for PER_16 of them from i on, which are aligned, such that
  * the block's threads pass over [0, cols) once. `wide` false: single elements throughout. */
 template <class T, class One, class Many>
 __device__ inline void fg_each(const T *row, uint64_t cols, bool wide, One one, Many many)
 {
     const uint64_t per = FgElement<T>::PER_16;
-    uint64_t head = cols;
-    if (wide) {
-        head = (16 - reinterpret_cast<uintptr_t>(row) % 16) % 16 / sizeof(T);
-        head = head < cols ? head : cols;
-    }
-    uint64_t packs = (cols - head) / per;
+    uint64_t head = fg_head(row, cols, wide), packs = (cols - head) / per;
     for (uint64_t i = threadIdx.x; i < head; i += blockDim.x)
         one(i);
 #pragma unroll 4
@@ -232,37 +297,65 @@ __device__ inline void fg_each(const T *row, uint64_t cols, bool wide, One one, 
         one(i);
 }
 
-/* y[i] = f(x[i]) over [0, cols); y may be x, and lies to 16 bytes as x does where `wide`. Loads of
- * several pieces are on their way before the first is stored. */
+/* Which of the blocks that share a row this one is. */
+typedef struct FgPart {
+    uint32_t at, of;
+} FgPart;
+
+enum { FG_EACH_BATCH = 4 }; /* pieces of a thread that are under way at once */
+
+/* y[i] = f(x[i]) over this part of [0, cols), where f(i, v) replaces values from i on, one or
+ * PER_16 of them. y may be x, and lies to 16 bytes as x does where `wide`. */
 template <class T, class F>
-__device__ inline void fg_each_to(const T *x, T *y, uint64_t cols, bool wide, F f)
+__device__ inline void fg_each_to(const T *x, T *y, uint64_t cols, bool wide, FgPart part, F f)
 {
-    const int V = FgElement<T>::PER_16, BATCH = 4;
-    uint64_t head = cols;
-    if (wide) {
-        head = (16 - reinterpret_cast<uintptr_t>(x) % 16) % 16 / sizeof(T);
-        head = head < cols ? head : cols;
-    }
-    uint64_t packs = (cols - head) / V;
-    for (uint64_t i = threadIdx.x; i < head; i += blockDim.x)
-        fg_put(y + i, f(fg_get(x + i)));
-    for (uint64_t at = threadIdx.x; at < packs; at += BATCH * blockDim.x) {
-        float v[BATCH][V];
+    const int V = FgElement<T>::PER_16;
+    const uint64_t head = fg_head(x, cols, wide), packs = (cols - head) / V;
+    const uint64_t first = (uint64_t)part.at * blockDim.x + threadIdx.x;
+    const uint64_t all = (uint64_t)part.of * blockDim.x;
+    auto single = [&](uint64_t i) {
+        float v[1] = {fg_get(x + i)};
+        f(i, v);
+        fg_put(y + i, v[0]);
+    };
+    for (uint64_t i = first; i < head; i += all)
+        single(i);
+    for (uint64_t at = (uint64_t)part.at * FG_EACH_BATCH * blockDim.x + threadIdx.x; at < packs;
+         at += FG_EACH_BATCH * all) {
+        FgRaw<V, T> raw[FG_EACH_BATCH];
 #pragma unroll
-        for (int u = 0; u < BATCH; u++)
+        for (int u = 0; u < FG_EACH_BATCH; u++)
             if (at + u * blockDim.x < packs)
-                fg_load<V>(x + head + (at + u * blockDim.x) * V, v[u]);
+                raw[u].load(x + head + (at + u * blockDim.x) * V);
 #pragma unroll
-        for (int u = 0; u < BATCH; u++)
+        for (int u = 0; u < FG_EACH_BATCH; u++)
             if (at + u * blockDim.x < packs) {
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    v[u][j] = f(v[u][j]);
-                fg_store<V>(y + head + (at + u * blockDim.x) * V, v[u]);
+                uint64_t i = head + (at + u * blockDim.x) * V;
+                float v[V];
+                raw[u].split(v);
+                f(i, v);
+                fg_store<V>(y + i, v);
             }
     }
-    for (uint64_t i = head + packs * V + threadIdx.x; i < cols; i += blockDim.x)
-        fg_put(y + i, f(fg_get(x + i)));
+    for (uint64_t i = head + packs * V + first; i < cols; i += all)
+        single(i);
+}
+
+/* This part of [begin, cols) is 0. */
+template <class T>
+__device__ inline void fg_each_zero(T *row, uint64_t begin, uint64_t cols, bool wide, FgPart part)
+{
+    const int V = FgElement<T>::PER_16;
+    T *from = row + begin;
+    const uint64_t n = cols - begin, head = fg_head(from, n, wide), packs = (n - head) / V;
+    const uint64_t first = (uint64_t)part.at * blockDim.x + threadIdx.x;
+    const uint64_t all = (uint64_t)part.of * blockDim.x;
+    for (uint64_t i = first; i < head; i += all)
+        fg_put(from + i, 0.0f);
+    for (uint64_t i = first; i < packs; i += all)
+        fg_put_words(from + head + i * V, make_uint4(0, 0, 0, 0));
+    for (uint64_t i = head + packs * V + first; i < n; i += all)
+        fg_put(from + i, 0.0f);
 }
 
 /* ---- bad tokens and labels ---- */
@@ -300,6 +393,14 @@ static inline unsigned fg_row_threads(uint64_t packs, uint64_t each, unsigned mo
 {
     uint64_t threads = fg_ceil(fg_ceil(packs ? packs : 1, each), 32) * 32;
     return threads < most ? (unsigned)threads : most;
+}
+
+/* Blocks of `threads` that share a row of `packs`, so that a thread has one batch; as many as a
+ * grid of so many rows, at least one and at most INT32_MAX, takes. */
+static inline uint32_t fg_row_parts(uint64_t rows, uint64_t packs, uint64_t threads)
+{
+    uint64_t want = fg_ceil(packs ? packs : 1, threads * FG_EACH_BATCH), most = INT32_MAX / rows;
+    return (uint32_t)(want < most ? want : most);
 }
 
 static inline uint64_t fg_dtype_bytes(uint64_t dt)

@@ -4,9 +4,9 @@
 
 /* Where results are rounded to 16 bits, the fast forms are exact enough: within 3e-7 of it. They
  * halve the time of kernels that would otherwise wait for arithmetic, not for memory. */
-static __device__ __forceinline__ float fast_sigmoid(float x)
+template <class T> static __device__ __forceinline__ float fast_sigmoid(float x)
 {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    return __fdividef(1.0f, 1.0f + fg_added_exp<T>(-x));
 }
 
 /* f(gate), and its derivative. */
@@ -17,14 +17,14 @@ typedef struct Open {
 template <FgRtUnary KIND, class T> static __device__ __forceinline__ Open open_gate(float x)
 {
     if constexpr (sizeof(T) == 2 && KIND == FG_RT_SILU) {
-        float t = fast_sigmoid(x);
+        float t = fast_sigmoid<T>(x);
         return {x * t, t * (1 + x * (1 - t))};
     } else if constexpr (sizeof(T) == 2 && KIND == FG_RT_SIGMOID) {
-        float t = fast_sigmoid(x);
+        float t = fast_sigmoid<T>(x);
         return {t, t * (1 - t)};
     } else if constexpr (sizeof(T) == 2 && KIND == FG_RT_GELU_TANH) {
         float square = 0.044715f * x * x, twice = 2 * 0.79788456f; /* of the root of 2 / pi */
-        float t = fast_sigmoid(twice * (x + square * x));
+        float t = fast_sigmoid<T>(twice * (x + square * x));
         return {x * t, t + x * t * (1 - t) * twice * (1 + 3 * square)};
     } else {
         return {FgUnary<KIND>{0}(x, 0, 0), FgSlope<KIND>{0}(x, 1, 0)};
@@ -48,10 +48,14 @@ __global__ void __launch_bounds__(FG_MAP_THREADS)
     uint64_t all = (uint64_t)gridDim.x * FG_MAP_THREADS;
     uint64_t first = (uint64_t)blockIdx.x * FG_MAP_THREADS + threadIdx.x;
     for (uint64_t i = first; i < packs; i += all) {
+        FgRaw<V, T> gates, ups, slopes; /* all are asked for before the first is looked at */
+        gates.load(gate + i * V);
+        ups.load(up + i * V);
+        slopes.load(dy + i * V);
         float g[V], u[V], d[V];
-        fg_load<V>(gate + i * V, g);
-        fg_load<V>(up + i * V, u);
-        fg_load<V>(dy + i * V, d);
+        gates.split(g);
+        ups.split(u);
+        slopes.split(d);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             Open open = open_gate<KIND, T>(g[j]);
@@ -97,8 +101,9 @@ void fg_cuda_gated_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
             typedef decltype(tag) T;
             uint64_t packs = wide ? n / FgElement<T>::PER_16 : 0;
             gated_back_kernel<decltype(k)::value, T>
-                <<<fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS, 32), FG_MAP_THREADS, 0,
-                   stream>>>((const T *)g, (const T *)u, (const T *)d, (T *)dg, (T *)du, n, packs);
+                <<<fg_blocks(cx, packs ? packs : n, FG_MAP_THREADS, FG_MAP_BLOCKS), FG_MAP_THREADS,
+                   0, stream>>>((const T *)g, (const T *)u, (const T *)d, (T *)dg, (T *)du, n,
+                                packs);
         });
     });
     fg_launched(cx);

@@ -3,10 +3,10 @@
  * The gradient adds the tokens of each row in order, without atomics on floats: a first kernel
  * finds each token's place in the order by (id, position), by comparing it with all others (a
  * second for a million tokens would be long, for thousands it is microseconds), then a block a
- * token and share of the columns sums the row of the tokens that come first of their id. */
+ * token sums the rows of the tokens of its id, where it comes first of them. */
 #include "runtime/cuda/kernels/common.cuh"
 
-enum { ORDER_TOKENS = 32, ORDER_SHARES = 8, ORDER_TILE = 2048, SUM_THREADS = 64, SUM_UNROLL = 16 };
+enum { ORDER_TOKENS = 32, ORDER_SHARES = 8, ORDER_TILE = 2048, SUM_THREADS = 256, SUM_UNROLL = 8 };
 
 /* The id of a token; a bad one is reported and counts as 0. */
 static __device__ uint32_t checked_id(const int32_t *ids, uint64_t t, uint64_t vocab,
@@ -127,55 +127,94 @@ template <> struct Raw<2> {
     typedef uint16_t Type;
 };
 
+/* Where a table and a rank's slice lie in their bucket, in elements. */
+typedef struct Slice {
+    uint64_t table, begin, end;
+} Slice;
+
+/* Adds to the slice what of the tokens' rows lies in it. V elements are inside or outside together:
+ * the launch sees to that. Most rows have one token, some hundreds: places of the next tokens are
+ * read while rows of these come. */
 template <class T, class W, int V>
 __global__ void __launch_bounds__(SUM_THREADS)
-    sum_kernel(const int32_t *ids, const T *dy, W *dw, uint64_t hidden, uint64_t vocab,
-               uint64_t padding, Order in, bool accumulate)
+    sum_kernel(const int32_t *ids, const T *rows, W *shard, uint64_t hidden, uint64_t vocab,
+               uint64_t padding, Order in, Slice slice, bool accumulate)
 {
     typedef typename Raw<V *(int)sizeof(T)>::Type Pack;
-    __shared__ uint32_t tokens[SUM_THREADS];
     uint32_t t = blockIdx.x, n = in.count[t];
-    uint64_t col = ((uint64_t)blockIdx.y * SUM_THREADS + threadIdx.x) * V;
+    uint64_t col = ((uint64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
     uint64_t row = ids[t] >= 0 && (uint64_t)ids[t] < vocab ? (uint64_t)ids[t] : 0;
-    if (n == 0 || row == padding)
+    uint64_t at = slice.table + row * hidden + col;
+    if (n == 0 || row == padding || col >= hidden || at < slice.begin || at >= slice.end)
         return;
-    const uint32_t *list = in.order + in.start[t];
-    bool inside = col < hidden;
-    float sum[V] = {};
-    for (uint32_t base = 0; base < n; base += SUM_THREADS) {
-        uint32_t count = n - base < SUM_THREADS ? n - base : SUM_THREADS;
-        __syncthreads();
-        if (threadIdx.x < count)
-            tokens[threadIdx.x] = list[base + threadIdx.x];
-        __syncthreads();
-        for (uint32_t at = 0; inside && at < count; at += SUM_UNROLL) {
-            Pack pack[SUM_UNROLL];
-#pragma unroll
-            for (uint32_t u = 0; u < SUM_UNROLL; u++)
-                if (at + u < count)
-                    pack[u] = *reinterpret_cast<const Pack *>(dy + tokens[at + u] * hidden + col);
-#pragma unroll
-            for (uint32_t u = 0; u < SUM_UNROLL; u++)
-                if (at + u < count) {
-                    float d[V];
-                    fg_load<V>(reinterpret_cast<const T *>(&pack[u]), d);
-#pragma unroll
-                    for (int j = 0; j < V; j++)
-                        sum[j] += d[j];
-                }
-        }
-    }
-    if (!inside)
-        return;
-    W *to = dw + row * hidden + col;
-    if (accumulate) {
-        float old[V];
+    W *to = shard + (at - slice.begin);
+    float sum[V] = {}, old[V] = {};
+    if (accumulate)
         fg_load<V>(to, old);
+    const uint32_t *tokens = in.order + in.start[t];
+    uint32_t next[SUM_UNROLL];
+#pragma unroll
+    for (uint32_t u = 0; u < SUM_UNROLL; u++)
+        next[u] = u < n ? tokens[u] : 0;
+    for (uint32_t k = 0; k < n; k += SUM_UNROLL) {
+        Pack pack[SUM_UNROLL];
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            if (k + u < n)
+                pack[u] = *reinterpret_cast<const Pack *>(rows + next[u] * hidden + col);
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            next[u] = k + SUM_UNROLL + u < n ? tokens[k + SUM_UNROLL + u] : 0;
+#pragma unroll
+        for (uint32_t u = 0; u < SUM_UNROLL; u++)
+            if (k + u < n) {
+                float d[V];
+                fg_load<V>(reinterpret_cast<const T *>(&pack[u]), d);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    sum[j] += d[j];
+            }
+    }
+    if (accumulate)
 #pragma unroll
         for (int j = 0; j < V; j++)
             sum[j] = old[j] + sum[j];
-    }
     fg_store<V>(to, sum);
+}
+
+/* Puts the tokens in order and adds their rows. */
+static void add_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, const int32_t *ids,
+                     const void *rows, void *shard, uint64_t tokens, uint64_t hidden,
+                     uint64_t vocab, uint64_t padding, Slice slice, uint64_t dt, uint64_t shard_dt,
+                     bool accumulate, uint32_t *space, uint64_t space_bytes)
+{
+    if (!fg_rows_fit(cx, tokens) || hidden == 0)
+        return;
+    uint64_t need = 3 * tokens * sizeof *space;
+    if (!space || space_bytes < need) {
+        fg_cuda_raise(cx, "the workspace has %" PRIu64 " bytes, %" PRIu64 " are needed",
+                      space ? space_bytes : 0, need);
+        return;
+    }
+    Order order = {space, space + tokens, space + 2 * tokens};
+    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_TOKENS), ORDER_TOKENS * ORDER_SHARES, 0,
+                   stream>>>(ids, (uint32_t)tokens, vocab, order, cx->device_error, node);
+    fg_with_floats(cx, dt, shard_dt, [&](auto a, auto b) {
+        typedef decltype(a) T;
+        typedef decltype(b) W;
+        const int V = sizeof(T) == 2 && sizeof(W) == 2 ? 8 : 4;
+        const T *from = (const T *)rows;
+        W *to = (W *)shard;
+        bool wide = hidden % V == 0 && slice.table % V == 0 && slice.begin % V == 0 &&
+                    slice.end % V == 0 && fg_aligned(from) && fg_aligned(to);
+        uint64_t packs = hidden / (wide ? V : 1);
+        unsigned threads = fg_row_threads(packs, 1, SUM_THREADS);
+        dim3 grid((unsigned)tokens, (unsigned)fg_ceil(packs, threads));
+        auto *kernel = wide ? sum_kernel<T, W, V> : sum_kernel<T, W, 1>;
+        kernel<<<grid, threads, 0, stream>>>(ids, from, to, hidden, vocab, padding, order, slice,
+                                             accumulate);
+    });
+    fg_launched(cx);
 }
 
 void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids, uint64_t dy,
@@ -183,86 +222,18 @@ void fg_cuda_embedding_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64
                           uint64_t padding, uint64_t dt, uint64_t wire, uint64_t accumulate,
                           uint64_t ws, uint64_t ws_bytes)
 {
-    const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
-    uint32_t *space = (uint32_t *)fg_cuda_at(cx, ws);
     if (!accumulate)
         fg_cuda_check(
             cx,
             cudaMemsetAsync(fg_cuda_at(cx, dw), 0, vocab * hidden * fg_dtype_bytes(wire), stream),
             "cudaMemsetAsync");
-    if (!fg_rows_fit(cx, tokens) || hidden == 0)
-        return;
-    uint64_t need = 3 * tokens * sizeof *space;
-    if (!space || ws_bytes < need) {
-        fg_cuda_raise(cx, "the workspace has %" PRIu64 " bytes, %" PRIu64 " are needed",
-                      space ? ws_bytes : 0, need);
-        return;
-    }
-    Order order = {space, space + tokens, space + 2 * tokens};
-    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_TOKENS), ORDER_TOKENS * ORDER_SHARES, 0,
-                   stream>>>(id, (uint32_t)tokens, vocab, order, cx->device_error, node);
-    fg_with_floats(cx, dt, wire, [&](auto a, auto b) {
-        typedef decltype(a) T;
-        typedef decltype(b) W;
-        const int V = sizeof(T) == 2 && sizeof(W) == 2 ? 8 : 4;
-        const T *from = (const T *)fg_cuda_at(cx, dy);
-        W *to = (W *)fg_cuda_at(cx, dw);
-        bool wide = hidden % V == 0 && fg_aligned(from) && fg_aligned(to);
-        dim3 grid((unsigned)tokens, (unsigned)fg_ceil(hidden, (wide ? V : 1) * SUM_THREADS));
-        auto *kernel = wide ? sum_kernel<T, W, V> : sum_kernel<T, W, 1>;
-        kernel<<<grid, SUM_THREADS, 0, stream>>>(id, from, to, hidden, vocab, padding, order,
-                                                 accumulate != 0);
-    });
-    fg_launched(cx);
+    Slice all = {0, 0, vocab * hidden};
+    add_rows(cx, stream, node, (const int32_t *)fg_cuda_at(cx, ids), fg_cuda_at(cx, dy),
+             fg_cuda_at(cx, dw), tokens, hidden, vocab, padding, all, dt, wire, accumulate != 0,
+             (uint32_t *)fg_cuda_at(cx, ws), ws_bytes);
 }
 
-/* ---- the gradient of a lookup whose rows travel ---- */
-
-/* Where a table and a rank's slice lie in their bucket, in elements. */
-typedef struct Slice {
-    uint64_t table, begin, end;
-} Slice;
-
-/* As sum_kernel, but of each row only what lies in the slice. V elements are inside or outside
- * together: the launch sees to that. */
-template <class T, class W, int V>
-__global__ void __launch_bounds__(SUM_THREADS)
-    slice_kernel(const int32_t *ids, const T *rows, W *shard, uint64_t hidden, uint64_t vocab,
-                 uint64_t padding, Order in, Slice slice, bool accumulate)
-{
-    uint32_t t = blockIdx.x, n = in.count[t];
-    uint64_t col = ((uint64_t)blockIdx.y * SUM_THREADS + threadIdx.x) * V;
-    uint64_t row = ids[t] >= 0 && (uint64_t)ids[t] < vocab ? (uint64_t)ids[t] : 0;
-    uint64_t at = slice.table + row * hidden + col;
-    if (n == 0 || row == padding || col >= hidden || at < slice.begin || at >= slice.end)
-        return;
-    const uint32_t *tokens = in.order + in.start[t];
-    float sum[V] = {};
-    for (uint32_t k = 0; k < n; k += SUM_UNROLL) {
-        float d[SUM_UNROLL][V];
-#pragma unroll
-        for (uint32_t u = 0; u < SUM_UNROLL; u++)
-            if (k + u < n)
-                fg_load<V>(rows + tokens[k + u] * hidden + col, d[u]);
-#pragma unroll
-        for (uint32_t u = 0; u < SUM_UNROLL; u++)
-            if (k + u < n)
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    sum[j] += d[u][j];
-    }
-    W *to = shard + (at - slice.begin);
-    if (accumulate) {
-        float old[V];
-        fg_load<V>(to, old);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            sum[j] = old[j] + sum[j];
-    }
-    fg_store<V>(to, sum);
-}
-
-/* All ranks' tokens are ordered as those of one batch are. */
+/* A lookup whose rows travel: all ranks' tokens are ordered as those of one batch are. */
 void fg_cuda_lookup_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t ids, uint64_t rows,
                        uint64_t shard, uint64_t bucket, uint64_t tokens, uint64_t hidden,
                        uint64_t vocab, uint64_t first, uint64_t elements, uint64_t padding,
@@ -270,39 +241,15 @@ void fg_cuda_lookup_dw(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t 
                        uint64_t ws_bytes)
 {
     (void)bucket;
-    const int32_t *id = (const int32_t *)fg_cuda_at(cx, ids);
-    uint32_t *space = (uint32_t *)fg_cuda_at(cx, ws);
     if (!accumulate)
         fg_cuda_check(
             cx,
             cudaMemsetAsync(fg_cuda_at(cx, shard), 0, elements * fg_dtype_bytes(shard_dt), stream),
             "cudaMemsetAsync");
-    if (!fg_rows_fit(cx, tokens) || hidden == 0)
-        return;
-    uint64_t need = 3 * tokens * sizeof *space;
-    if (!space || ws_bytes < need) {
-        fg_cuda_raise(cx, "the workspace has %" PRIu64 " bytes, %" PRIu64 " are needed",
-                      space ? ws_bytes : 0, need);
-        return;
-    }
-    Order order = {space, space + tokens, space + 2 * tokens};
     Slice slice = {first, cx->rank * elements, (cx->rank + 1) * elements};
-    order_kernel<<<(unsigned)fg_ceil(tokens, ORDER_TOKENS), ORDER_TOKENS * ORDER_SHARES, 0,
-                   stream>>>(id, (uint32_t)tokens, vocab, order, cx->device_error, node);
-    fg_with_floats(cx, dt, shard_dt, [&](auto a, auto b) {
-        typedef decltype(a) T;
-        typedef decltype(b) W;
-        const int V = sizeof(T) == 2 && sizeof(W) == 2 ? 8 : 4;
-        const T *from = (const T *)fg_cuda_at(cx, rows);
-        W *to = (W *)fg_cuda_at(cx, shard);
-        bool wide = hidden % V == 0 && first % V == 0 && elements % V == 0 && fg_aligned(from) &&
-                    fg_aligned(to);
-        dim3 grid((unsigned)tokens, (unsigned)fg_ceil(hidden, (wide ? V : 1) * SUM_THREADS));
-        auto *kernel = wide ? slice_kernel<T, W, V> : slice_kernel<T, W, 1>;
-        kernel<<<grid, SUM_THREADS, 0, stream>>>(id, from, to, hidden, vocab, padding, order, slice,
-                                                 accumulate != 0);
-    });
-    fg_launched(cx);
+    add_rows(cx, stream, node, (const int32_t *)fg_cuda_at(cx, ids), fg_cuda_at(cx, rows),
+             fg_cuda_at(cx, shard), tokens, hidden, vocab, padding, slice, dt, shard_dt,
+             accumulate != 0, (uint32_t *)fg_cuda_at(cx, ws), ws_bytes);
 }
 
 /* ---- which rows tokens name ---- */

@@ -1,15 +1,17 @@
 /* Cross-entropy over rows of logits, its gradient, and the step's loss.
  *
  * Forward: a block a row finds the log-sum-exp in one pass; then one block adds the rows' losses in
- * f64 in a fixed order. Backward: a block a row, in place where the gradient takes the logits'
+ * f64 in a fixed order. Backward: some blocks a row, in place where the gradient takes the logits'
  * memory. Rows whose label is `ignore` count nowhere; a label out of range is reported and counts
  * like that. */
 #include "runtime/cuda/kernels/labels.cuh"
 #include "runtime/cuda/kernels/softmax.cuh"
 
-enum { SUM_THREADS = 1024 };
+enum { SUM_THREADS = 1024, BACK_THREADS = 256 };
 
-template <class T> __global__ void lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
+template <class T>
+__global__ void __launch_bounds__(FG_ROW_THREADS, FG_ROW_BLOCKS)
+    lse_kernel(const T *logits, float *lse, uint64_t cols, bool wide)
 {
     FgRowSoftmax row = fg_row_softmax(logits + blockIdx.x * cols, cols, wide);
     if (threadIdx.x == 0)
@@ -44,9 +46,10 @@ void fg_cuda_cross_entropy(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint6
         typedef decltype(tag) T;
         const T *x = (const T *)fg_cuda_at(cx, logits);
         float *row_lse = (float *)fg_cuda_at(cx, lse);
-        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
+        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, FG_ROW_THREADS);
         if (rows > 0)
-            lse_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(x, row_lse, cols, fg_aligned(x));
+            lse_kernel<T><<<(unsigned)rows, threads, fg_row_softmax_bytes(threads), stream>>>(
+                x, row_lse, cols, fg_aligned(x));
         loss_kernel<T><<<1, SUM_THREADS, 0, stream>>>(
             x, (const int32_t *)fg_cuda_at(cx, labels), (const float *)fg_cuda_at(cx, seed),
             (float *)fg_cuda_at(cx, loss), row_lse, rows, cols, (int64_t)ignore, cx->device_error,
@@ -56,31 +59,23 @@ void fg_cuda_cross_entropy(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint6
 }
 
 template <class T>
-__global__ void back_kernel(const T *logits, const int32_t *labels, const float *lse,
-                            const float *seed, const float *dloss, T *dlogits, uint64_t cols,
-                            int64_t ignore, bool wide, int *device_error, uint32_t node)
+__global__ void __launch_bounds__(BACK_THREADS)
+    back_kernel(const T *logits, const int32_t *labels, const float *lse, const float *seed,
+                const float *dloss, T *dlogits, uint64_t cols, uint32_t parts, int64_t ignore,
+                bool wide, int *device_error, uint32_t node)
 {
-    const int V = FgElement<T>::PER_16;
-    const T *x = logits + blockIdx.x * cols;
-    T *dx = dlogits + blockIdx.x * cols;
-    int32_t label = labels[blockIdx.x];
+    uint32_t row = blockIdx.x / parts;
+    FgPart part = {blockIdx.x - row * parts, parts};
+    const T *x = logits + row * cols;
+    T *dx = dlogits + row * cols;
+    int32_t label = labels[row];
     if (!label_counts(label, ignore, cols, device_error, node)) {
-        fg_each(
-            dx, cols, wide, [&](uint64_t i) { fg_put(dx + i, 0.0f); },
-            [&](uint64_t i) {
-                float zero[V] = {};
-                fg_store<V>(dx + i, zero);
-            });
+        fg_each_zero(dx, 0, cols, wide, part);
         return;
     }
-    float factor = (seed ? *seed : 1.0f) * (dloss ? *dloss : 1.0f), base = lse[blockIdx.x];
-    float target = fg_get(x + label);
-    __syncthreads(); /* the target is read before its place is written */
-    fg_each_to(x, dx, cols, wide,
-               [&](float value) { return fg_soft_exp<T>(value - base) * factor; });
-    __syncthreads();
-    if (threadIdx.x == 0)
-        fg_put(dx + label, (expf(target - base) - 1.0f) * factor);
+    float factor = (seed ? *seed : 1.0f) * (dloss ? *dloss : 1.0f);
+    FgLossSlope<T> slope = {(uint64_t)label, lse[row], factor};
+    fg_each_to(x, dx, cols, wide, part, slope);
 }
 
 void fg_cuda_cross_entropy_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t logits,
@@ -94,11 +89,13 @@ void fg_cuda_cross_entropy_back(FgRtCx *cx, cudaStream_t stream, uint32_t node, 
         typedef decltype(tag) T;
         const T *x = (const T *)fg_cuda_at(cx, logits);
         T *dx = (T *)fg_cuda_at(cx, dlogits);
-        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
-        back_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(
+        uint64_t packs = cols / FgElement<T>::PER_16;
+        unsigned threads = fg_row_threads(packs, FG_EACH_BATCH, BACK_THREADS);
+        uint32_t parts = fg_row_parts(rows, packs, threads);
+        back_kernel<T><<<(unsigned)rows * parts, threads, 0, stream>>>(
             x, (const int32_t *)fg_cuda_at(cx, labels), (const float *)fg_cuda_at(cx, lse),
             (const float *)fg_cuda_at(cx, seed), (const float *)fg_cuda_at(cx, dloss), dx, cols,
-            (int64_t)ignore, fg_aligned(x) && fg_aligned(dx), cx->device_error, node);
+            parts, (int64_t)ignore, fg_aligned(x) && fg_aligned(dx), cx->device_error, node);
     });
     fg_launched(cx);
 }

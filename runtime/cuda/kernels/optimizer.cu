@@ -4,6 +4,7 @@
  * A rank owns a slice of a bucket, and that slice holds pieces of parameters with gaps between
  * them (segments.cu). Blocks take equal shares of the slice and walk the pieces in theirs. */
 #include "runtime/cuda/kernels/adamw.cuh"
+#include "runtime/cuda/kernels/async.cuh"
 
 enum { THREADS = 256, MOST_THREADS = 1024 };
 
@@ -82,34 +83,6 @@ __global__ void __launch_bounds__(BLOCK)
  * another thread. */
 enum { STAGES = 3 };
 
-/* Copies of 8 or 16 bytes that run on. */
-template <int BYTES> static __device__ __forceinline__ void copy_async(void *to, const void *from)
-{
-#if __CUDA_ARCH__ >= 800
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
-    if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from) : "memory");
-#else
-    __trap(); /* never launched there: a block has too little shared memory */
-#endif
-}
-
-static __device__ __forceinline__ void close_stage()
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-static __device__ __forceinline__ void await_stage()
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
-#endif
-}
-
 /* A stage: three states of four elements a thread, then PARTS gradients. */
 template <int PARTS, class G> struct Stage {
     float4 w[MOST_THREADS], m[MOST_THREADS], v[MOST_THREADS];
@@ -120,12 +93,12 @@ template <int PARTS, class G> struct Stage {
     template <class S> __device__ __forceinline__ void ask(const AdamWArrays<G, S> &a, uint64_t at)
     {
         unsigned t = threadIdx.x;
-        copy_async<16>(&w[t], a.w + at);
-        copy_async<16>(&m[t], a.m + at);
-        copy_async<16>(&v[t], a.v + at);
+        fg_copy_async<16>(&w[t], a.w + at);
+        fg_copy_async<16>(&m[t], a.m + at);
+        fg_copy_async<16>(&v[t], a.v + at);
 #pragma unroll
         for (int p = 0; p < PARTS; p++)
-            copy_async<4 * sizeof(G)>(&grad[p][t], a.grad + p * a.part + at);
+            fg_copy_async<4 * sizeof(G)>(&grad[p][t], a.grad + p * a.part + at);
     }
 
     template <class S>
@@ -179,19 +152,19 @@ __global__ void __launch_bounds__(MOST_THREADS)
         for (int k = 0; k < STAGES; k++) {
             if (whole(at + k * TURN))
                 stages[k].ask(a, at + k * TURN);
-            close_stage();
+            fg_copies_close();
         }
         /* The same number of turns for all lanes of a warp. */
         for (int k = 0; at - lane * 4 < end; at += TURN, k = k + 1 == STAGES ? 0 : k + 1) {
             float g[1][4];
-            await_stage();
+            fg_copies_await<STAGES - 1>();
             if (whole(at))
                 stages[k].update(a, s, keep, at, g[0]);
             else
                 adamw_four<PARTS == 2>(a, s, keep, at, begin, end, false, g[0]);
             if (whole(at + STAGES * TURN)) /* behind the update, which has read the place */
                 stages[k].ask(a, at + STAGES * TURN);
-            close_stage();
+            fg_copies_close();
             if constexpr (NORM)
                 squares.add(&limbs, g);
         }

@@ -181,8 +181,10 @@ template <class T> __global__ void softmax_kernel(const T *x, T *y, uint64_t col
     FgRowSoftmax row = fg_row_softmax(x, cols, wide);
     __syncthreads(); /* y may be x */
     float scale = 1.0f / row.sum;
-    fg_each_to(x, y, cols, wide,
-               [&](float value) { return fg_soft_exp<T>(value - row.most) * scale; });
+    fg_each_to(x, y, cols, wide, FgPart{0, 1}, [&](uint64_t, auto &v) {
+        for (float &value : v)
+            value = fg_soft_exp<T>(value - row.most) * scale;
+    });
 }
 
 /* dx = y (dy - sum(y dy)) */
@@ -229,7 +231,7 @@ void fg_cuda_softmax(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t x,
         const T *from = (const T *)fg_cuda_at(cx, x);
         T *to = (T *)fg_cuda_at(cx, y);
         unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 2, 1024);
-        softmax_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(
+        softmax_kernel<T><<<(unsigned)rows, threads, fg_row_softmax_bytes(threads), stream>>>(
             from, to, cols, fg_aligned(from) && fg_aligned(to));
     });
     fg_launched(cx);

@@ -8,7 +8,7 @@
 #include "runtime/cuda/kernels/labels.cuh"
 #include "runtime/cuda/kernels/softmax.cuh"
 
-enum { LSE_THREADS = 128, SUM_THREADS = 1024 };
+enum { LSE_THREADS = 128, SUM_THREADS = 1024, BACK_THREADS = 256 };
 
 /* Which tokens a call works on: `each` of every rank, from `first` of each on. */
 typedef struct Tokens {
@@ -108,9 +108,10 @@ void fg_cuda_lookup_rows(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
 /* ---- statistics ---- */
 
 template <class T>
-__global__ void stats_kernel(const T *logits, Tokens t, float *stats, uint64_t cols, uint64_t there,
-                             uint64_t begin, uint64_t vocab, int64_t ignore, bool wide,
-                             int *device_error, uint32_t node)
+__global__ void __launch_bounds__(FG_ROW_THREADS, FG_ROW_BLOCKS)
+    stats_kernel(const T *logits, Tokens t, float *stats, uint64_t cols, uint64_t there,
+                 uint64_t begin, uint64_t vocab, int64_t ignore, bool wide, int *device_error,
+                 uint32_t node)
 {
     const T *x = logits + blockIdx.x * cols;
     FgRowSoftmax row = fg_row_softmax(x, there, wide);
@@ -135,8 +136,8 @@ void fg_cuda_vocab_stats(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_
     fg_with_float(cx, dt, [&](auto tag) {
         typedef decltype(tag) T;
         const T *x = (const T *)fg_cuda_at(cx, logits);
-        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
-        stats_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(
+        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, FG_ROW_THREADS);
+        stats_kernel<T><<<(unsigned)rows, threads, fg_row_softmax_bytes(threads), stream>>>(
             x, t, (float *)fg_cuda_at(cx, stats), cols, columns_there(cx, cols, vocab),
             cx->rank * cols, vocab, (int64_t)ignore, fg_aligned(x), cx->device_error, node);
     });
@@ -213,25 +214,21 @@ void fg_cuda_vocab_loss(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t
 /* ---- gradients ---- */
 
 template <class T>
-__global__ void back_kernel(const T *logits, Tokens t, const float *lse, const float *seed,
-                            T *dlogits, uint64_t cols, uint64_t there, uint64_t begin,
-                            uint64_t vocab, int64_t ignore, bool wide, int *device_error,
-                            uint32_t node)
+__global__ void __launch_bounds__(BACK_THREADS)
+    back_kernel(const T *logits, Tokens t, const float *lse, const float *seed, T *dlogits,
+                uint64_t cols, uint32_t parts, uint64_t there, uint64_t begin, uint64_t vocab,
+                int64_t ignore, bool wide, int *device_error, uint32_t node)
 {
-    const T *x = logits + blockIdx.x * cols;
-    T *dx = dlogits + blockIdx.x * cols;
-    int32_t label = token_at(t, blockIdx.x);
+    uint32_t row = blockIdx.x / parts;
+    FgPart part = {blockIdx.x - row * parts, parts};
+    const T *x = logits + row * cols;
+    T *dx = dlogits + row * cols;
+    int32_t label = token_at(t, row);
     bool counts = label_counts(label, ignore, vocab, device_error, node);
-    uint64_t end = counts ? there : 0, at = (uint64_t)(int64_t)label - begin;
-    float factor = *seed, base = lse[blockIdx.x], target = at < end ? fg_get(x + at) : 0.0f;
-    __syncthreads(); /* the target is read before its place is written */
-    fg_each_to(x, dx, end, wide,
-               [&](float value) { return fg_soft_exp<T>(value - base) * factor; });
-    for (uint64_t i = end + threadIdx.x; i < cols; i += blockDim.x)
-        fg_put(dx + i, 0.0f);
-    __syncthreads();
-    if (threadIdx.x == 0 && at < end)
-        fg_put(dx + at, (expf(target - base) - 1.0f) * factor);
+    uint64_t end = counts ? there : 0;
+    FgLossSlope<T> slope = {(uint64_t)(int64_t)label - begin, lse[row], *seed};
+    fg_each_to(x, dx, end, wide, part, slope);
+    fg_each_zero(dx, end, cols, wide, part);
 }
 
 void fg_cuda_vocab_dlogits(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint64_t logits,
@@ -246,10 +243,12 @@ void fg_cuda_vocab_dlogits(FgRtCx *cx, cudaStream_t stream, uint32_t node, uint6
         typedef decltype(tag) T;
         const T *x = (const T *)fg_cuda_at(cx, logits);
         T *dx = (T *)fg_cuda_at(cx, dlogits);
-        unsigned threads = fg_row_threads(cols / FgElement<T>::PER_16, 4, 1024);
-        back_kernel<T><<<(unsigned)rows, threads, 0, stream>>>(
+        uint64_t packs = cols / FgElement<T>::PER_16;
+        unsigned threads = fg_row_threads(packs, FG_EACH_BATCH, BACK_THREADS);
+        uint32_t parts = fg_row_parts(rows, packs, threads);
+        back_kernel<T><<<(unsigned)rows * parts, threads, 0, stream>>>(
             x, t, (const float *)fg_cuda_at(cx, lse), (const float *)fg_cuda_at(cx, seed), dx, cols,
-            columns_there(cx, cols, vocab), cx->rank * cols, vocab, (int64_t)ignore,
+            parts, columns_there(cx, cols, vocab), cx->rank * cols, vocab, (int64_t)ignore,
             fg_aligned(x) && fg_aligned(dx), cx->device_error, node);
     });
     fg_launched(cx);

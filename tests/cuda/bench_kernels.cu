@@ -120,7 +120,7 @@ static void bench_rows(Bench &b)
     const double row = (double)(TOKENS * HIDDEN * 2), wide = (double)(TOKENS * WIDE * 2);
     const uint64_t block = TOKENS * WIDE * 2; /* 134 MB */
     const Sets s = {3 * block};
-    const uint64_t x = 0, y = block, z = 2 * block;
+    const uint64_t x = 0, y = block, u = y + block / 2, z = 2 * block;
     FgRtCx *cx = b.cx;
     cudaStream_t st = b.stream;
     const uint64_t w = s.at(SETS, 0), small = w + (1 << 20);

@@ -28,6 +28,7 @@ from runner import Runner, Selected, Tee, as_host, losses_of, memory_as_planned,
 
 MODELS = ("llama-odd", "llama-tied-rope3", "llama-unused", "gpt2")
 UNITS = ("test_kernels", "test_attention")
+UNIT_LIMIT = 200  # seconds
 
 
 # ---- what there is ----
@@ -178,10 +179,15 @@ def all_oracles(run, cases):
             cases.run(f"zero3 and compiled agree, {ranks} ranks, {precision}", agree, ranks, precision)
 
 
-def units(run, cases):
-    for name in UNITS:
-        if os.path.exists(run.path(name)):
-            cases.run(f"unit {name}", lambda name=name: print("  " + run.call(run.path(name))[0].strip().split("\n")[-1]))
+def start_units(run, cases, pool):
+    """They wait for the host's references most of the time: other cases run beside them."""
+    names = [name for name in UNITS if cases.has(f"unit {name}") and os.path.exists(run.path(name))]
+    return [(name, pool.submit(run.call, run.path(name), limit=UNIT_LIMIT, gpu=run.gpus - 1)) for name in names]
+
+
+def end_units(cases, waits):
+    for name, wait in waits:
+        cases.run(f"unit {name}", lambda wait=wait: print("  " + wait.result()[0].strip().split("\n")[-1]))
 
 
 def tiny_command(run, name, log, *more):
@@ -439,7 +445,8 @@ def execute(args):
     if run.gpus == 0:
         print("there is no GPU here")
         sys.exit(1)
-    units(run, cases)
+    pool = concurrent.futures.ThreadPoolExecutor(len(UNITS))
+    waits = start_units(run, cases, pool)
     if args.only in "oracle zero3":
         all_oracles(run, cases)
     for precision in ("fp32", "bf16"):
@@ -453,6 +460,7 @@ def execute(args):
     # with the library's attention, and the builtin one is looked at in f32.
     cases.run("compute-sanitizer racecheck, tiny-one", sanitizer, run, "racecheck")
     cases.run("compute-sanitizer racecheck, tiny-one-f32, builtin attention", sanitizer, run, "racecheck", "tiny-one-f32", "builtin")
+    end_units(cases, waits)  # before what measures memory
     if run.gpus >= 2:
         two_gpus(run, cases)
     many_ranks.all_cases(run, cases)

@@ -19,7 +19,7 @@ enum { WORD_NAPS = 200 }; /* of 10 ms */
  * world's connections do, which say who it was: their word is waited for. */
 static bool others_tell(FgRtCx *cx)
 {
-    const struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
+    const struct timespec nap = {.tv_nsec = 10000000};
     for (int i = 0; i < WORD_NAPS && !fg_cuda_failed(cx); i++)
         nanosleep(&nap, NULL);
     return fg_cuda_failed(cx);

@@ -80,7 +80,7 @@ static double measure(FgRtCx *cx, const Bench *bench, const FgGemmPlan *plan,
                       const cublasLtMatmulAlgo_t *algo)
 {
     double best = -1;
-    for (int i = 0; i < RUNS; i++) {
+    for (size_t i = 0; i < RUNS; i++) {
         if (bench->bytes)
             fg_cuda_check(cx,
                           cudaMemcpyAsync(bench->to, bench->from, bench->bytes,
@@ -93,7 +93,7 @@ static double measure(FgRtCx *cx, const Bench *bench, const FgGemmPlan *plan,
                       "cudaEventRecord");
     }
     fg_cuda_check(cx, cudaEventSynchronize(bench->events[N_EVENTS - 1]), "cudaEventSynchronize");
-    for (int i = 0; i < RUNS && !cx->fail.failed; i++) {
+    for (size_t i = 0; i < RUNS && !cx->fail.failed; i++) {
         float ms = 0;
         fg_cuda_check(cx, cudaEventElapsedTime(&ms, bench->events[2 * i], bench->events[2 * i + 1]),
                       "cudaEventElapsedTime");

@@ -47,7 +47,7 @@ static void lay_out(FgProbeRig *rig, uint32_t ranks)
 {
     FgProbePlaces *p = &rig->at;
     uint64_t end = 0, share = (FG_PROBE_LARGEST + ranks - 1) / ranks, host = FG_RT_HOST;
-    p->scalars = take(&end, FG_RT_SCALARS * sizeof(float));
+    p->scalars = take(&end, sizeof(float) * FG_RT_SCALARS);
     p->loss = take(&end, sizeof(double));
     p->agree = take(&end, FG_PROBE_AGREE * sizeof(double));
     rig->program.state_bytes = end;

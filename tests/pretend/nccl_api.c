@@ -84,8 +84,10 @@ static ncclResult_t comm_new(ncclComm_t *out, const char *name, int ranks, int r
 {
     struct ncclComm *comm = calloc(1, sizeof *comm);
     int fd = open_shared(name, rank);
-    if (!comm || fd < 0 || ranks > MOST_RANKS)
+    if (!comm || fd < 0 || ranks > MOST_RANKS) {
+        free(comm);
         return ncclSystemError;
+    }
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* siblings may read this process's memory */
     comm->rank = rank;
     comm->ranks = ranks;

@@ -42,7 +42,7 @@ const char *fg_placing_pipeline(FgPlacing placing)
     case FG_PLACING_QUICK:
         return LOWER "memplan{0},streams";
     case FG_PLACING_BRIEF:
-        return LOWER "memplan{1},streams";
+        return LOWER "memplan{2,fit},streams";
     case FG_PLACING_THOROUGH:
     case FG_PLACING_BY_NEED:
         break;
@@ -55,7 +55,7 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
 {
     FgModule *m = fg_module_clone(s->graph, arena);
     m->plan = fg_plan_clone(plan, arena);
-    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
+    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = fg_search_budget(s, plan)};
     bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
     fg_search_add_times(s, &pm);
     *out_module = m;
@@ -74,10 +74,12 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
 }
 
 /* Might a better placement make it fit? Not sought where it takes long. */
-static bool placing_decides(const FgSearch *s, const FgModule *m, const FgLedger *ledger)
+static bool placing_decides(const FgSearch *s, const FgModule *m, const FgEvaluation *e)
 {
+    const FgLedger *ledger = &e->ledger;
     uint64_t budget = fg_search_budget(s, m->plan);
-    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > budget &&
+    return s->brief_left > 0 && e->sim.step_us < s->beat_us && m->values.len <= MOST_BRIEF &&
+           ledger->peak_bytes > budget &&
            ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= budget;
 }
 
@@ -134,7 +136,7 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *k
     FgModule *m;
     bool by_need = placing == FG_PLACING_BY_NEED;
     bool ok = lower(s, plan, by_need ? FG_PLACING_QUICK : placing, arena, out, &m);
-    if (ok && by_need && s->brief_left > 0 && placing_decides(s, m, &out->ledger)) {
+    if (ok && by_need && placing_decides(s, m, out)) {
         s->brief_left--;
         ok = lower(s, plan, FG_PLACING_BRIEF, arena, out, &m);
     }

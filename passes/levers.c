@@ -16,9 +16,10 @@ typedef struct Levers {
     const FgEstimate *estimate;
     const FgLeverChoice *choice;
     FgPlan *plan;
-    uint64_t *live;    /* position -> bytes, with what is granted so far */
-    uint32_t n;        /* positions */
+    uint64_t *live;    /* place -> bytes, with what is granted so far */
+    uint32_t n;        /* places */
     bool *joined;      /* gather site -> kept from the one before: no gather of its own */
+    bool *round;       /* gather site -> it runs in the step before */
     uint32_t *plan_at; /* gather site -> its gather in the base plan, less what was joined before */
 } Levers;
 
@@ -36,20 +37,23 @@ static void grant(Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
         l->live[i] += bytes;
 }
 
-/* First position from which `bytes` fit up to `end`. */
-static uint32_t first_fit(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
+/* The first node, not before `begin`, from which on `bytes` fit from their issue up to `end`, a
+ * place; `limit`: there is none before that. */
+static uint32_t first_fit(const Levers *l, uint32_t begin, uint32_t limit, uint32_t end,
+                          uint64_t bytes)
 {
-    uint32_t at = end;
-    while (at > begin && l->live[at - 1] + bytes <= l->choice->arena_limit)
-        at--;
-    return at;
+    uint32_t place = end, first = fg_place_before(begin);
+    while (place > first && l->live[place - 1] + bytes <= l->choice->arena_limit)
+        place--;
+    uint32_t node = place == first ? begin : place / 2 + 1;
+    return node < limit ? node : limit;
 }
 
-/* Last position up to which `bytes` fit from `begin`. */
+/* How many of the nodes from `begin` to `end` `bytes` fit beside. */
 static uint32_t last_fit(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
 {
     uint32_t at = begin;
-    while (at < end && at < l->n && l->live[at] + bytes <= l->choice->arena_limit)
+    while (at < end && fits(l, fg_place_of(at), fg_place_of(at + 1), bytes))
         at++;
     return at;
 }
@@ -75,9 +79,10 @@ static void keep_pairs(Levers *l)
     for (uint32_t i = 0; i < estimate->pairs.len && kept < l->choice->kept; i++) {
         const FgGatherSite *a = &estimate->gathers.data[estimate->pairs.data[i].first];
         const FgGatherSite *b = &estimate->gathers.data[estimate->pairs.data[i].next];
-        if (!fits(l, a->end, b->use, a->bytes))
+        uint32_t begin = fg_place_before(a->end), end = fg_place_before(b->use);
+        if (!fits(l, begin, end, a->bytes))
             continue;
-        grant(l, a->end, b->use, a->bytes);
+        grant(l, begin, end, a->bytes);
         l->joined[estimate->pairs.data[i].next] = true;
         kept++;
     }
@@ -103,6 +108,42 @@ static void write_gathers(Levers *l)
     }
 }
 
+/* The first node behind the bucket's update; 0 where it has none. */
+static uint32_t behind_update(const FgEstimate *estimate, uint32_t bucket)
+{
+    for (uint32_t i = 0; i < estimate->reduces.len; i++) {
+        const FgReduceSite *site = &estimate->reduces.data[i];
+        if (site->bucket != bucket)
+            continue;
+        uint32_t at = node_at(estimate, site->updated) + 1;
+        return at > site->read ? at : site->read;
+    }
+    return 0;
+}
+
+/* Lets the first gathers of a step run at the end of the step before, when their update is done:
+ * issued sooner they would stand in the way of gathers that backward waits for. */
+static void run_round(Levers *l)
+{
+    const FgEstimate *estimate = l->estimate;
+    uint32_t n = 0, end = estimate->start.len - 1; /* what stands there follows the last node */
+    for (uint32_t i = 0; i < estimate->gathers.len && n < l->choice->round; i++) {
+        const FgGatherSite *site = &estimate->gathers.data[i];
+        uint32_t last = fg_place_before(site->use);
+        FgPlanGather *g = &l->plan->gathers.data[l->plan_at[site->gather]];
+        uint32_t begin = behind_update(estimate, g->bucket);
+        begin = first_fit(l, begin < end ? begin : end, end, fg_place_of(end), site->bytes);
+        if (!site->may_round || !fits(l, 0, last, site->bytes) ||
+            !fits(l, fg_place_before(begin), l->n, site->bytes))
+            continue;
+        grant(l, 0, last, site->bytes);
+        grant(l, fg_place_before(begin), l->n, site->bytes);
+        g->round = l->round[i] = true;
+        g->ahead = site->use + (int64_t)(end - begin);
+        n++;
+    }
+}
+
 static void prefetch(Levers *l, FgArena *scratch)
 {
     const FgEstimate *estimate = l->estimate;
@@ -110,7 +151,7 @@ static void prefetch(Levers *l, FgArena *scratch)
     double next_start = estimate->start.data[estimate->start.len - 1];
     for (uint32_t i = estimate->gathers.len; i > 0; i--) {
         const FgGatherSite *site = &estimate->gathers.data[i - 1];
-        if (l->joined[i - 1])
+        if (l->joined[i - 1] || l->round[i - 1])
             continue;
         double need = estimate->start.data[site->use];
         double finish = need < next_start ? need : next_start;
@@ -120,11 +161,12 @@ static void prefetch(Levers *l, FgArena *scratch)
     }
     for (uint32_t i = 0; i < estimate->gathers.len; i++) {
         const FgGatherSite *site = &estimate->gathers.data[i];
-        if (l->joined[i])
+        if (l->joined[i] || l->round[i])
             continue;
         uint32_t begin = latest[i] > site->earliest ? latest[i] : site->earliest;
-        begin = begin < site->use ? first_fit(l, begin, site->use, site->bytes) : site->use;
-        grant(l, begin, site->use, site->bytes);
+        uint32_t last = fg_place_before(site->use);
+        begin = begin < site->use ? first_fit(l, begin, site->use, last, site->bytes) : site->use;
+        grant(l, fg_place_before(begin), last, site->bytes);
         l->plan->gathers.data[l->plan_at[site->gather]].ahead = site->use - begin;
     }
 }
@@ -136,7 +178,7 @@ static int64_t hold(Levers *l, uint32_t ready, double time, uint64_t bytes)
     if (until <= ready)
         return 0;
     uint32_t end = last_fit(l, ready, until, bytes);
-    grant(l, ready, end, bytes);
+    grant(l, fg_place_of(ready), fg_place_of(end), bytes);
     return end - ready;
 }
 
@@ -158,7 +200,7 @@ static void take_parts(Levers *l)
 {
     for (uint32_t i = 0; i < l->estimate->reduces.len; i++) {
         const FgReduceSite *site = &l->estimate->reduces.data[i];
-        uint32_t at = site->ready > 0 ? site->ready - 1 : 0;
+        uint32_t at = fg_place_before(site->ready);
         uint64_t more = site->bytes - site->own_bytes;
         if (!wants_parts(site, l->choice->all_parts) || !fits(l, at, at + 1, more))
             continue;
@@ -183,7 +225,7 @@ static void holds(Levers *l)
         double begun = read > copy_free ? read : copy_free;
         copy_free = begun + site->update;
         if (estimate->pending.len == 0)
-            bucket->settle = hold(l, site->ready, begun + slack * site->update,
+            bucket->settle = hold(l, site->read, begun + slack * site->update,
                                   bucket->parts ? site->bytes : site->own_bytes);
     }
 }
@@ -211,11 +253,13 @@ FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgL
     l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
     memcpy(l.live, estimate->live.data, l.n * sizeof *l.live);
     l.joined = FG_NEW_ARRAY(scratch, bool, estimate->gathers.len + 1);
+    l.round = FG_NEW_ARRAY(scratch, bool, estimate->gathers.len + 1);
     l.plan_at = FG_NEW_ARRAY(scratch, uint32_t, estimate->base->gathers.len + 1);
     for (uint32_t i = 0; i < estimate->early.len; i++)
         l.plan->buckets.data[estimate->early.data[i]].early = true;
     keep_pairs(&l);
     write_gathers(&l);
+    run_round(&l);
     if (choice->parts)
         take_parts(&l);
     if (choice->holds_first)

@@ -37,6 +37,7 @@ typedef struct FgSearch {
     uint32_t evaluated;
     FG_VEC(FgSeenPlan) seen;
     uint32_t brief_left; /* placements by need that may still be brief ones: effort is bounded */
+    double beat_us;      /* ... of plans that take less */
     FG_VEC(FgPassTime) times;
 } FgSearch;
 
@@ -62,6 +63,8 @@ void fg_search_choose_parts(const FgSearch *search, const FgEstimate *estimate,
 uint64_t fg_search_arena(const FgSearch *search, const FgLeverChoice *choice, uint64_t states);
 /* What a plan may take of the budget: less where it needs another communicator. */
 uint64_t fg_search_budget(const FgSearch *search, const FgPlan *plan);
+/* What a plan has to beat to be worth a brief placement. */
+void fg_search_beat(FgSearch *search, const FgEvaluation *best);
 bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
 
 /* Tries to carry gathered copies over micro-steps and round the period, on the best plan found, and

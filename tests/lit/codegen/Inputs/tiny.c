@@ -1,7 +1,7 @@
 /* tiny: a training program whose memory and order were planned and proved ahead of time.
  *
  * Made by foregather 0.1.0 from tiny.json: plan zero3, 2 ranks, compute f32, gradients f32, 1 micro-step, clip 1.0.
- * Plan fingerprint 113021f8aa87d75d.
+ * Plan fingerprint 7d63e691a7cf339b.
  *
  * One call a node, in issue order. Buffers are byte offsets into a rank's one allocation: what always lives first,
  * then the arena. Each call is followed by the name of its node and the place in the model that it comes from. */
@@ -31,7 +31,7 @@ static const uint32_t bucket_params[] = {
 
 /* name, dtype, trainable, elements, first parameter, their number; offsets of shard, master, moment1, moment2, grad_shard; its bytes, writes and lookups */
 static const FgRtBucket buckets[] = {
-    {"embed", FG_RT_F32, 1, 128, 0, 1, 512, FG_RT_NONE, 768, 1024, 68864, 256, 2, 0},
+    {"embed", FG_RT_F32, 1, 128, 0, 1, 512, FG_RT_NONE, 768, 1024, 68352, 256, 2, 0},
     {"norm", FG_RT_F32, 1, 128, 1, 1, 1280, FG_RT_NONE, 1536, 1792, 69376, 256, 1, 0},
 };
 
@@ -100,7 +100,7 @@ static void body_prologue(FgRtCx *cx)
 
 static void step_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 0, FG_COPY, 68352, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_record(cx, FG_COPY, 0);
     fg_rt_adamw(cx, 1, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
     fg_rt_record(cx, FG_COPY, 1);
@@ -122,47 +122,45 @@ static void step_forward(FgRtCx *cx)
     fg_rt_wait(cx, FG_COMPUTE, 4);
     fg_rt_rmsnorm(cx, 6, FG_COMPUTE, 69376, 68352, 69632, 8, 8, FG_RT_F32, 1e-05); /* y, tiny.json:15:9 */
     fg_rt_release(cx, 7, FG_COMPUTE, 68352, 512); /* norm, tiny.json:15:9 */
-    fg_rt_record(cx, FG_COMPUTE, 5);
-    fg_rt_wait(cx, FG_GATHER, 5);
-    fg_rt_gather(cx, 8, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:16:9 */
-    fg_rt_record(cx, FG_GATHER, 6);
-    fg_rt_wait(cx, FG_COMPUTE, 6);
-    fg_rt_linear(cx, 9, FG_COMPUTE, 69632, 68352, FG_RT_NONE, FG_RT_NONE, 68864, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
-    fg_rt_cross_entropy(cx, 10, FG_COMPUTE, 68864, 256, 2048, 69888, 70144, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
+    fg_rt_gather(cx, 8, FG_GATHER, 512, 68864, 256); /* embed, tiny.json:16:9 */
+    fg_rt_record(cx, FG_GATHER, 5);
+    fg_rt_wait(cx, FG_COMPUTE, 5);
+    fg_rt_linear(cx, 9, FG_COMPUTE, 69632, 68864, FG_RT_NONE, FG_RT_NONE, 68352, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_cross_entropy(cx, 10, FG_COMPUTE, 68352, 256, 2048, 69888, 70144, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
     fg_rt_loss_add(cx, 11, FG_COMPUTE, 69888, 2304, 0); /* loss */
 }
 
 static void step_backward(FgRtCx *cx)
 {
-    fg_rt_cross_entropy_back(cx, 12, FG_COMPUTE, 68864, 256, 70144, 2048, FG_RT_NONE, 68864, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
-    fg_rt_linear_dx(cx, 13, FG_COMPUTE, 68864, 68352, FG_RT_NONE, 69888, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
-    fg_rt_release(cx, 14, FG_COMPUTE, 68352, 512); /* embed, tiny.json:16:9 */
-    fg_rt_grad_buffer(cx, 15, FG_COMPUTE, 68352, 0, 128, FG_RT_F32); /* embed, tiny.json:16:9 */
-    fg_rt_linear_dw(cx, 16, FG_COMPUTE, 69632, 68864, 68352, 8, 16, 8, 0, FG_RT_F32, FG_RT_F32, 0, 2816, 65536); /* logits, tiny.json:16:9 */
-    fg_rt_record(cx, FG_COMPUTE, 7);
-    fg_rt_wait(cx, FG_GATHER, 7);
-    fg_rt_gather(cx, 17, FG_GATHER, 1280, 68864, 256); /* norm, tiny.json:15:9 */
-    fg_rt_record(cx, FG_GATHER, 8);
-    fg_rt_wait(cx, FG_COMPUTE, 8);
-    fg_rt_rmsnorm_dx(cx, 18, FG_COMPUTE, 69376, 68864, 69888, FG_RT_NONE, 69632, 8, 8, FG_RT_F32, 1e-05); /* y, tiny.json:15:9 */
-    fg_rt_release(cx, 19, FG_COMPUTE, 68864, 512); /* norm, tiny.json:15:9 */
-    fg_rt_grad_buffer(cx, 20, FG_COMPUTE, 68864, 1, 128, FG_RT_F32); /* norm, tiny.json:15:9 */
-    fg_rt_rmsnorm_dw(cx, 21, FG_COMPUTE, 69376, 69888, 68864, 8, 8, FG_RT_F32, FG_RT_F32, 0, 1e-05); /* y, tiny.json:15:9 */
-    fg_rt_record(cx, FG_COMPUTE, 9);
-    fg_rt_wait(cx, FG_REDUCE, 9);
-    fg_rt_reduce_scatter(cx, 22, FG_REDUCE, 68864, 69376, 128, FG_RT_F32, FG_RT_F32, 0); /* norm, tiny.json:15:9 */
-    fg_rt_record(cx, FG_REDUCE, 10);
-    fg_rt_wait(cx, FG_COPY, 10);
+    fg_rt_cross_entropy_back(cx, 12, FG_COMPUTE, 68352, 256, 70144, 2048, FG_RT_NONE, 68352, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
+    fg_rt_linear_dx(cx, 13, FG_COMPUTE, 68352, 68864, FG_RT_NONE, 69888, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_release(cx, 14, FG_COMPUTE, 68864, 512); /* embed, tiny.json:16:9 */
+    fg_rt_grad_buffer(cx, 15, FG_COMPUTE, 68864, 0, 128, FG_RT_F32); /* embed, tiny.json:16:9 */
+    fg_rt_linear_dw(cx, 16, FG_COMPUTE, 69632, 68352, 68864, 8, 16, 8, 0, FG_RT_F32, FG_RT_F32, 0, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_record(cx, FG_COMPUTE, 6);
+    fg_rt_wait(cx, FG_GATHER, 6);
+    fg_rt_gather(cx, 17, FG_GATHER, 1280, 68352, 256); /* norm, tiny.json:15:9 */
+    fg_rt_record(cx, FG_GATHER, 7);
+    fg_rt_wait(cx, FG_COMPUTE, 7);
+    fg_rt_rmsnorm_dx(cx, 18, FG_COMPUTE, 69376, 68352, 69888, FG_RT_NONE, 69632, 8, 8, FG_RT_F32, 1e-05); /* y, tiny.json:15:9 */
+    fg_rt_release(cx, 19, FG_COMPUTE, 68352, 512); /* norm, tiny.json:15:9 */
+    fg_rt_grad_buffer(cx, 20, FG_COMPUTE, 68352, 1, 128, FG_RT_F32); /* norm, tiny.json:15:9 */
+    fg_rt_rmsnorm_dw(cx, 21, FG_COMPUTE, 69376, 69888, 68352, 8, 8, FG_RT_F32, FG_RT_F32, 0, 1e-05); /* y, tiny.json:15:9 */
+    fg_rt_record(cx, FG_COMPUTE, 8);
+    fg_rt_wait(cx, FG_REDUCE, 8);
+    fg_rt_reduce_scatter(cx, 22, FG_REDUCE, 68352, 69376, 128, FG_RT_F32, FG_RT_F32, 0); /* norm, tiny.json:15:9 */
+    fg_rt_record(cx, FG_REDUCE, 9);
+    fg_rt_wait(cx, FG_COPY, 9);
     fg_rt_norm_add(cx, 23, FG_COPY, 69376, 2560, 1, 64, FG_RT_F32, 0); /* norm, tiny.json:11:9 */
-    fg_rt_embedding_dw(cx, 24, FG_COMPUTE, 0, 69632, 68352, 8, 8, 16, FG_RT_NONE, FG_RT_F32, FG_RT_F32, 1, 2816, 65536); /* x, tiny.json:14:9 */
-    fg_rt_record(cx, FG_COMPUTE, 11);
-    fg_rt_wait(cx, FG_REDUCE, 11);
-    fg_rt_reduce_scatter(cx, 25, FG_REDUCE, 68352, 68864, 128, FG_RT_F32, FG_RT_F32, 0); /* embed, tiny.json:14:9 */
-    fg_rt_record(cx, FG_REDUCE, 12);
-    fg_rt_wait(cx, FG_COPY, 12);
-    fg_rt_norm_add(cx, 26, FG_COPY, 68864, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
-    fg_rt_record(cx, FG_COPY, 13);
-    fg_rt_wait(cx, FG_REDUCE, 13);
+    fg_rt_embedding_dw(cx, 24, FG_COMPUTE, 0, 69632, 68864, 8, 8, 16, FG_RT_NONE, FG_RT_F32, FG_RT_F32, 1, 2816, 65536); /* x, tiny.json:14:9 */
+    fg_rt_record(cx, FG_COMPUTE, 10);
+    fg_rt_wait(cx, FG_REDUCE, 10);
+    fg_rt_reduce_scatter(cx, 25, FG_REDUCE, 68864, 68352, 128, FG_RT_F32, FG_RT_F32, 0); /* embed, tiny.json:14:9 */
+    fg_rt_record(cx, FG_REDUCE, 11);
+    fg_rt_wait(cx, FG_COPY, 11);
+    fg_rt_norm_add(cx, 26, FG_COPY, 68352, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_record(cx, FG_COPY, 12);
+    fg_rt_wait(cx, FG_REDUCE, 12);
     fg_rt_all_reduce(cx, 27, FG_REDUCE, 2560, 24, FG_RT_I64); /* gradient norm */
     fg_rt_clip_factor(cx, 28, FG_REDUCE, 2560, 2048, 1.0); /* gradient norm */
     fg_rt_all_reduce(cx, 29, FG_REDUCE, 2304, 1, FG_RT_F64); /* loss */
@@ -178,7 +176,7 @@ static void body_step(FgRtCx *cx)
 
 static void flush_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 30, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 30, FG_COPY, 68352, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_adamw(cx, 31, FG_COPY, 69376, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
 }
 
@@ -193,7 +191,7 @@ static const FgRtProgram program = {
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",
-    .fingerprint = 1238527249423521629,
+    .fingerprint = 9035318790695367579,
     .ranks = 2,
     .batch = 2,
     .seq = 4,
@@ -208,7 +206,7 @@ static const FgRtProgram program = {
     .scalars = 2048,
     .loss = 2304,
     .norm = 2560,
-    .predicted_step_us = 181.41952166272168,
+    .predicted_step_us = 181.41952166272165,
     .params = params,
     .n_params = 2,
     .buckets = buckets,
@@ -222,7 +220,7 @@ static const FgRtProgram program = {
     .bucket_params = bucket_params,
     .dims = dims,
     .tied = tied,
-    .n_events = 14,
+    .n_events = 13,
     .init = body_init,
     .prologue = body_prologue,
     .first = body_step,

@@ -216,6 +216,12 @@ static int64_t *changes_of(FgArena *scratch, const FgModule *m, int64_t *out_liv
     return change;
 }
 
+/* What the order puts right before a compute node. */
+static bool is_issued_late(const FgNode *node)
+{
+    return node->op == FG_OP_gather || node->op == FG_OP_fetch || node->op == FG_OP_hold;
+}
+
 /* Bytes that live at each place, the most over the bodies. The timeline begins with these. */
 static void read_memory(FgEstimate *estimate, FgArena *scratch, const FgModule *m)
 {
@@ -233,7 +239,7 @@ static void read_memory(FgEstimate *estimate, FgArena *scratch, const FgModule *
             bool compute = fg_node_is_compute(node);
             live += change[at++];
             begun += compute;
-            behind = !compute && (behind || node->op != FG_OP_release);
+            behind = !compute && (behind || is_issued_late(node));
             uint32_t place = behind ? fg_place_before(begun) : fg_place_of(begun ? begun - 1 : 0);
             if (place < n && (uint64_t)live > estimate->live.data[place])
                 estimate->live.data[place] = (uint64_t)live;

@@ -7,13 +7,14 @@
 #include "passes/lower.h"
 
 /* Positions are compute nodes (fg_node_is_compute), numbered in a body of the period; bodies are
- * alike in them. Memory is known at two *places* for each: the node itself with the releases right
- * behind it, and whatever else is issued before the next node. */
+ * alike in them. Memory is known at two *places* for each: the node itself with what follows from
+ * it (releases, reductions, updates), and the gathers, fetches and ends of holds before the next.
+ */
 static inline uint32_t fg_place_of(uint32_t position)
 {
     return 2 * position;
 }
-/* The place of what is issued before the node at a position. */
+/* The place of gathers, fetches and ends of holds before the node at a position. */
 static inline uint32_t fg_place_before(uint32_t position)
 {
     return position > 0 ? 2 * position - 1 : 0;
@@ -79,11 +80,28 @@ void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *
 /* Some gradient would gain by coming in parts, or could come so, whatever it gains. */
 bool fg_estimate_wants_parts(const FgEstimate *estimate, bool whatever);
 
+/* Who is granted memory first. */
+typedef enum FgLeverOrder {
+    FG_ORDER_PREFETCHES, /* then holds */
+    FG_ORDER_HOLDS,      /* then prefetches */
+    FG_ORDER_TIME,       /* whoever wants it earlier */
+    FG_N_ORDERS
+} FgLeverOrder;
+
+/* Where gathers for the next step stand. */
+typedef enum FgRoundPlace {
+    FG_ROUND_UPDATED, /* when their update is done */
+    FG_ROUND_BEHIND,  /* ... and behind all other gathers, with what memory those leave */
+    FG_ROUND_END,     /* ... and behind the last compute node */
+    FG_N_ROUND_PLACES
+} FgRoundPlace;
+
 typedef struct FgLeverChoice {
-    double slack;         /* time allowed for a transfer, over what it takes */
-    uint32_t kept;        /* pairs to keep gathered, as far as they fit */
-    uint32_t round;       /* buckets to gather in the step before, as far as they fit */
-    bool holds_first;     /* holds are granted before prefetches */
+    double slack;       /* time allowed for a transfer, over what it takes */
+    uint32_t kept;      /* pairs to keep gathered, as far as they fit */
+    FgRoundPlace place; /* of these */
+    uint32_t round;     /* buckets to gather in the step before, as far as they fit */
+    FgLeverOrder order;
     bool parts;           /* gradients come in parts where that saves time, as far as they fit */
     bool all_parts;       /* ... and where it does not */
     double share;         /* of the memory that is there, to plan with */

@@ -11,7 +11,6 @@
 #include <time.h>
 
 #define LOWER FG_PIPELINE_SCHED ","
-#define MOST_BRIEF 6000 /* values of a module that is placed more than quickly while searching */
 
 static double now_ms(void)
 {
@@ -41,10 +40,9 @@ const char *fg_placing_pipeline(FgPlacing placing)
     switch (placing) {
     case FG_PLACING_QUICK:
         return LOWER "memplan{0},streams";
-    case FG_PLACING_BRIEF:
-        return LOWER "memplan{2,fit},streams";
+    case FG_PLACING_FITTING:
+        return LOWER "memplan{4,fit},streams";
     case FG_PLACING_THOROUGH:
-    case FG_PLACING_BY_NEED:
         break;
     }
     return LOWER "memplan,streams";
@@ -71,16 +69,6 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
     fg_search_add_time(s, "ledger", middle - start);
     fg_search_add_time(s, "simulate", now_ms() - middle);
     return true;
-}
-
-/* Might a better placement make it fit? Not sought where it takes long. */
-static bool placing_decides(const FgSearch *s, const FgModule *m, const FgEvaluation *e)
-{
-    const FgLedger *ledger = &e->ledger;
-    uint64_t budget = fg_search_budget(s, m->plan);
-    return s->brief_left > 0 && e->sim.step_us < s->beat_us && m->values.len <= MOST_BRIEF &&
-           ledger->peak_bytes > budget &&
-           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= budget;
 }
 
 /* ---- plans that were evaluated before ---- */
@@ -134,12 +122,7 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *k
     }
     FgArena *arena = keep ? keep : fg_arena_new();
     FgModule *m;
-    bool by_need = placing == FG_PLACING_BY_NEED;
-    bool ok = lower(s, plan, by_need ? FG_PLACING_QUICK : placing, arena, out, &m);
-    if (ok && by_need && placing_decides(s, m, out)) {
-        s->brief_left--;
-        ok = lower(s, plan, FG_PLACING_BRIEF, arena, out, &m);
-    }
+    bool ok = lower(s, plan, placing, arena, out, &m);
     s->evaluated++;
     if (ok)
         fg_vec_push(s->arena, &s->seen, ((FgSeenPlan){key, *out}));

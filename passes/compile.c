@@ -132,7 +132,7 @@ static bool search_compiled(FgRun *c, const FgEvaluation *least, FgEvaluation *b
     *best = *least;
     take_better(c, &c->zero3, best);
     double start = now_ms();
-    bool ok = search_rungs(c, best);
+    bool ok = search_rungs(c, best) && fg_search_misses(&c->search, best);
     fg_search_add_time(&c->search, "search", now_ms() - start);
     return ok;
 }

@@ -33,8 +33,17 @@ static void add_gather(FgEstimate *estimate, const FgModule *m, const FgMachine 
     while (estimate->base->gathers.data[first].bucket != node->bucket)
         first++;
     double seconds = fg_node_seconds(m, machine, node) / machine->gather_beside_compute;
-    FgGatherSite site = {first + seen[node->bucket]++,    last_end[node->bucket], at, at, seconds,
-                         value_bytes(m, node->results[0])};
+    const FgPlanBucket *bucket = &estimate->base->buckets.data[node->bucket];
+    FgGatherSite site = {.gather = first + seen[node->bucket],
+                         .earliest = last_end[node->bucket],
+                         .use = at,
+                         .end = at,
+                         .seconds = seconds,
+                         .bytes = value_bytes(m, node->results[0]),
+                         .may_round = seen[node->bucket] == 0 && !bucket->offload &&
+                                      !bucket->travels && m->numerics.accumulate == 1 &&
+                                      !fg_update_waits(&m->numerics)};
+    seen[node->bucket]++;
     fg_vec_push(estimate->arena, &estimate->gathers, site);
 }
 
@@ -64,11 +73,12 @@ static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachin
                          const FgNode *node)
 {
     double seconds = fg_node_seconds(m, machine, node) / machine->reduce_beside_compute;
-    FgReduceSite *last =
-        estimate->reduces.len ? &estimate->reduces.data[estimate->reduces.len - 1] : NULL;
+    uint32_t n = estimate->reduces.len;
+    FgReduceSite *last = n > 0 ? &estimate->reduces.data[n - 1] : NULL;
     if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all) {
         FgReduceSite site = {.bucket = node->bucket,
                              .ready = estimate->start.len,
+                             .read = estimate->start.len,
                              .seconds = seconds,
                              .bytes = value_bytes(m, node->operands[0]),
                              .own_bytes = value_bytes(m, node->results[0])};
@@ -77,7 +87,11 @@ static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachin
     } else if (last && node->stream == FG_STREAM_REDUCE) {
         last->after += seconds;
     } else if (last && node->stream == FG_STREAM_COPY) {
+        for (uint32_t i = 0; i < n; i++)
+            if (estimate->reduces.data[i].bucket == node->bucket)
+                last = &estimate->reduces.data[i];
         last->update += seconds;
+        last->read = estimate->start.len;
     }
 }
 
@@ -133,6 +147,36 @@ static void read_body(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
     fg_vec_push(estimate->arena, &estimate->start, now);
 }
 
+/* When updates end, by the times that the estimate has. */
+static void time_updates(FgEstimate *estimate)
+{
+    double link_free = 0, copy_free = 0;
+    for (uint32_t i = 0; i < estimate->reduces.len; i++) {
+        FgReduceSite *site = &estimate->reduces.data[i];
+        double ready = estimate->start.data[site->ready];
+        double read = (ready > link_free ? ready : link_free) + site->seconds;
+        link_free = read + site->after;
+        copy_free = (read > copy_free ? read : copy_free) + site->update;
+        site->updated = copy_free;
+    }
+}
+
+/* The same from a simulated run. */
+static void retime_updates(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
+                           const FgSimNode *run)
+{
+    const FgIdVec *order = &main_body(m)->order;
+    double *ends = FG_NEW_ARRAY(scratch, double, m->buckets.len + 1);
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &m->nodes.data[order->data[i]];
+        if (node->stream == FG_STREAM_COPY && node->bucket != FG_NO_ID &&
+            run[node->id].end_us * 1e-6 > ends[node->bucket])
+            ends[node->bucket] = run[node->id].end_us * 1e-6;
+    }
+    for (uint32_t i = 0; i < estimate->reduces.len; i++)
+        estimate->reduces.data[i].updated = ends[estimate->reduces.data[i].bucket];
+}
+
 void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *sched,
                         const FgMachine *machine)
 {
@@ -149,6 +193,7 @@ void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *
         end = run[node->id].end_us * 1e-6;
     }
     estimate->start.data[at] = end;
+    retime_updates(estimate, scratch, sched, run);
 }
 
 /* ---- memory ---- */
@@ -171,24 +216,39 @@ static int64_t *changes_of(FgArena *scratch, const FgModule *m, int64_t *out_liv
     return change;
 }
 
-/* Bytes that live at each position, the most over the bodies. The timeline begins with these. */
+/* What the order puts right before a compute node. */
+static bool is_issued_late(const FgNode *node)
+{
+    return node->op == FG_OP_gather || node->op == FG_OP_fetch || node->op == FG_OP_hold;
+}
+
+/* Bytes that live at each place, the most over the bodies. The timeline begins with these. */
 static void read_memory(FgEstimate *estimate, FgArena *scratch, const FgModule *m)
 {
     static const char *const bodies[] = {"step", "first", "middle", "last"};
-    uint32_t n = estimate->start.len, place = 0;
+    uint32_t n = fg_place_of(estimate->start.len), at = 0;
     for (uint32_t i = 0; i < n; i++)
         fg_vec_push(estimate->arena, &estimate->live, 0);
     int64_t live, *change = changes_of(scratch, m, &live);
     for (uint32_t f = 0; f < sizeof bodies / sizeof *bodies; f++) {
         const FgFunc *body = fg_func((FgModule *)m, bodies[f]);
         uint32_t begun = 0;
+        bool behind = false;
         for (uint32_t i = 0; body && i < body->order.len; i++) {
-            live += change[place++];
-            begun += fg_node_is_compute(&m->nodes.data[body->order.data[i]]);
-            uint32_t position = begun > 0 ? begun - 1 : 0;
-            if (position < n && (uint64_t)live > estimate->live.data[position])
-                estimate->live.data[position] = (uint64_t)live;
+            const FgNode *node = &m->nodes.data[body->order.data[i]];
+            bool compute = fg_node_is_compute(node);
+            live += change[at++];
+            begun += compute;
+            behind = !compute && (behind || is_issued_late(node));
+            uint32_t place = behind ? fg_place_before(begun) : fg_place_of(begun ? begun - 1 : 0);
+            if (place < n && (uint64_t)live > estimate->live.data[place])
+                estimate->live.data[place] = (uint64_t)live;
         }
+    }
+    for (uint32_t i = 1; i + 1 < n; i += 2) { /* where nothing stands between two nodes */
+        const uint64_t *around = &estimate->live.data[i - 1];
+        if (around[1] == 0)
+            estimate->live.data[i] = around[0] < around[2] ? around[0] : around[2];
     }
 }
 
@@ -248,6 +308,7 @@ void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, 
 {
     *out = (FgEstimate){.arena = arena, .base = base};
     read_body(out, scratch, sched, machine);
+    time_updates(out);
     read_memory(out, scratch, sched);
     find_pairs(out, scratch);
     find_early(out, sched);

@@ -11,7 +11,6 @@
 #include <time.h>
 
 #define LOWER FG_PIPELINE_SCHED ","
-#define MOST_BRIEF 6000 /* values of a module that is placed more than quickly while searching */
 
 static double now_ms(void)
 {
@@ -41,10 +40,9 @@ const char *fg_placing_pipeline(FgPlacing placing)
     switch (placing) {
     case FG_PLACING_QUICK:
         return LOWER "memplan{0},streams";
-    case FG_PLACING_BRIEF:
-        return LOWER "memplan{1},streams";
+    case FG_PLACING_FITTING:
+        return LOWER "memplan{4,fit},streams";
     case FG_PLACING_THOROUGH:
-    case FG_PLACING_BY_NEED:
         break;
     }
     return LOWER "memplan,streams";
@@ -55,7 +53,7 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
 {
     FgModule *m = fg_module_clone(s->graph, arena);
     m->plan = fg_plan_clone(plan, arena);
-    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = UINT64_MAX};
+    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = fg_search_budget(s, plan)};
     bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
     fg_search_add_times(s, &pm);
     *out_module = m;
@@ -71,14 +69,6 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
     fg_search_add_time(s, "ledger", middle - start);
     fg_search_add_time(s, "simulate", now_ms() - middle);
     return true;
-}
-
-/* Might a better placement make it fit? Not sought where it takes long. */
-static bool placing_decides(const FgSearch *s, const FgModule *m, const FgLedger *ledger)
-{
-    uint64_t budget = fg_search_budget(s, m->plan);
-    return m->values.len <= MOST_BRIEF && ledger->peak_bytes > budget &&
-           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= budget;
 }
 
 /* ---- plans that were evaluated before ---- */
@@ -132,12 +122,7 @@ bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *k
     }
     FgArena *arena = keep ? keep : fg_arena_new();
     FgModule *m;
-    bool by_need = placing == FG_PLACING_BY_NEED;
-    bool ok = lower(s, plan, by_need ? FG_PLACING_QUICK : placing, arena, out, &m);
-    if (ok && by_need && s->brief_left > 0 && placing_decides(s, m, &out->ledger)) {
-        s->brief_left--;
-        ok = lower(s, plan, FG_PLACING_BRIEF, arena, out, &m);
-    }
+    bool ok = lower(s, plan, placing, arena, out, &m);
     s->evaluated++;
     if (ok)
         fg_vec_push(s->arena, &s->seen, ((FgSeenPlan){key, *out}));

@@ -1,12 +1,13 @@
 /* levers: a plan that suits a choice of slack, keeps and memory, from the estimate alone.
  *
- * Keeps first, the shortest gap first, each only if its bytes fit all the way. Then prefetches: a
- * walk backwards finds the latest issue that still hides each gather (it must finish when it is
- * needed, and before the next one on the link starts); a walk forwards grants it from there, or
- * from the first compute node after which its bytes fit up to its use: where memory is short the
- * earliest need is served first. Gradients come in parts where that saves time and their bytes fit
- * where they arrive. Holds of gradient buffers and slices until their transfer is
- * likely done come after these or before, as far as they fit.
+ * Keeps first, the shortest gap first, each only if its bytes fit all the way; then the gathers
+ * that run round the period. Then prefetches: a walk backwards finds the latest issue that still
+ * hides each gather (it must finish when it is needed, and before the next one on the link starts);
+ * a walk forwards grants it from there, or from the first compute node after which its bytes fit up
+ * to its use. Gradients come in parts where that saves time and their bytes fit where they arrive.
+ * Holds of gradient buffers and slices until their transfer is likely done. Prefetches come before
+ * holds, behind them, or whoever wants its memory earlier first: as the choice says, as far as they
+ * fit.
  */
 #include "passes/estimate.h"
 
@@ -16,9 +17,12 @@ typedef struct Levers {
     const FgEstimate *estimate;
     const FgLeverChoice *choice;
     FgPlan *plan;
-    uint64_t *live;    /* position -> bytes, with what is granted so far */
-    uint32_t n;        /* positions */
-    bool *joined;      /* gather site -> kept from the one before: no gather of its own */
+    uint64_t *live;   /* place -> bytes, with what is granted so far */
+    uint32_t n;       /* places */
+    bool *joined;     /* gather site -> kept from the one before: no gather of its own */
+    bool *round;      /* gather site -> it runs in the step before */
+    uint32_t *latest; /* gather site -> the node before which to issue it, if its bytes fit */
+    double link_free, copy_free; /* of reductions; of updates: when they are done so far */
     uint32_t *plan_at; /* gather site -> its gather in the base plan, less what was joined before */
 } Levers;
 
@@ -36,20 +40,23 @@ static void grant(Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
         l->live[i] += bytes;
 }
 
-/* First position from which `bytes` fit up to `end`. */
-static uint32_t first_fit(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
+/* The first node, not before `begin`, from which on `bytes` fit from their issue up to `end`, a
+ * place; `limit`: there is none before that. */
+static uint32_t first_fit(const Levers *l, uint32_t begin, uint32_t limit, uint32_t end,
+                          uint64_t bytes)
 {
-    uint32_t at = end;
-    while (at > begin && l->live[at - 1] + bytes <= l->choice->arena_limit)
-        at--;
-    return at;
+    uint32_t place = end, first = fg_place_before(begin);
+    while (place > first && l->live[place - 1] + bytes <= l->choice->arena_limit)
+        place--;
+    uint32_t node = place == first ? begin : place / 2 + 1;
+    return node < limit ? node : limit;
 }
 
-/* Last position up to which `bytes` fit from `begin`. */
+/* How many of the nodes from `begin` to `end` `bytes` fit beside. */
 static uint32_t last_fit(const Levers *l, uint32_t begin, uint32_t end, uint64_t bytes)
 {
     uint32_t at = begin;
-    while (at < end && at < l->n && l->live[at] + bytes <= l->choice->arena_limit)
+    while (at < end && fits(l, fg_place_before(at), fg_place_before(at + 1), bytes))
         at++;
     return at;
 }
@@ -75,9 +82,10 @@ static void keep_pairs(Levers *l)
     for (uint32_t i = 0; i < estimate->pairs.len && kept < l->choice->kept; i++) {
         const FgGatherSite *a = &estimate->gathers.data[estimate->pairs.data[i].first];
         const FgGatherSite *b = &estimate->gathers.data[estimate->pairs.data[i].next];
-        if (!fits(l, a->end, b->use, a->bytes))
+        uint32_t begin = fg_place_before(a->end), end = fg_place_before(b->use);
+        if (!fits(l, begin, end, a->bytes))
             continue;
-        grant(l, a->end, b->use, a->bytes);
+        grant(l, begin, end, a->bytes);
         l->joined[estimate->pairs.data[i].next] = true;
         kept++;
     }
@@ -103,30 +111,102 @@ static void write_gathers(Levers *l)
     }
 }
 
-static void prefetch(Levers *l, FgArena *scratch)
+/* The first node behind the bucket's update; 0 where it has none. */
+static uint32_t behind_update(const FgEstimate *estimate, uint32_t bucket)
+{
+    for (uint32_t i = 0; i < estimate->reduces.len; i++) {
+        const FgReduceSite *site = &estimate->reduces.data[i];
+        if (site->bucket != bucket)
+            continue;
+        uint32_t at = node_at(estimate, site->updated) + 1;
+        return at > site->read ? at : site->read;
+    }
+    return 0;
+}
+
+/* The first gathers of a step that may run at the end of the step before: their copies live when it
+ * begins. */
+static void take_round(Levers *l)
 {
     const FgEstimate *estimate = l->estimate;
-    uint32_t *latest = FG_NEW_ARRAY(scratch, uint32_t, estimate->gathers.len + 1);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < estimate->gathers.len && n < l->choice->round; i++) {
+        const FgGatherSite *site = &estimate->gathers.data[i];
+        uint32_t last = fg_place_before(site->use);
+        if (!site->may_round || !fits(l, 0, last, site->bytes))
+            continue;
+        grant(l, 0, last, site->bytes);
+        l->plan->gathers.data[l->plan_at[site->gather]].ahead = site->use;
+        l->round[i] = true;
+        n++;
+    }
+}
+
+/* Issues them when their update is done: sooner they would stand in the way of gathers that
+ * backward waits for. Not before node `first`. Those that do not fit there begin the step. */
+static void place_round(Levers *l, uint32_t first)
+{
+    const FgEstimate *estimate = l->estimate;
+    uint32_t end = estimate->start.len - 1; /* what stands there follows the last node */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < estimate->gathers.len; i++) {
+        const FgGatherSite *site = &estimate->gathers.data[i];
+        if (!l->round[i])
+            continue;
+        FgPlanGather *g = &l->plan->gathers.data[l->plan_at[site->gather]];
+        uint32_t begin = behind_update(estimate, g->bucket);
+        begin = begin < first ? first : begin < end ? begin : end;
+        if (first == end && end > n) /* in the order of updates, the first bucket's last */
+            begin = end - n;
+        n++;
+        begin = first_fit(l, begin, end, fg_place_of(end), site->bytes);
+        if (!fits(l, fg_place_before(begin), l->n, site->bytes))
+            continue;
+        grant(l, fg_place_before(begin), l->n, site->bytes);
+        g->round = true;
+        g->ahead = site->use + (int64_t)(end - begin);
+    }
+}
+
+/* The node before which the last of the other gathers is issued. */
+static uint32_t last_issue(const Levers *l)
+{
+    for (uint32_t i = l->estimate->gathers.len; i > 0; i--) {
+        const FgGatherSite *site = &l->estimate->gathers.data[i - 1];
+        if (!l->joined[i - 1] && !l->round[i - 1])
+            return site->use - (uint32_t)l->plan->gathers.data[l->plan_at[site->gather]].ahead;
+    }
+    return 0;
+}
+
+/* The latest issue of each gather that still hides it, and the ones behind it on the link. */
+static void find_latest(Levers *l, FgArena *scratch)
+{
+    const FgEstimate *estimate = l->estimate;
+    l->latest = FG_NEW_ARRAY(scratch, uint32_t, estimate->gathers.len + 1);
     double next_start = estimate->start.data[estimate->start.len - 1];
     for (uint32_t i = estimate->gathers.len; i > 0; i--) {
         const FgGatherSite *site = &estimate->gathers.data[i - 1];
-        if (l->joined[i - 1])
+        if (l->joined[i - 1] || l->round[i - 1])
             continue;
         double need = estimate->start.data[site->use];
         double finish = need < next_start ? need : next_start;
         next_start = finish - l->choice->slack * site->seconds;
         uint32_t at = next_start <= 0 ? 0 : node_at(estimate, next_start);
-        latest[i - 1] = at < site->use ? at : site->use;
+        l->latest[i - 1] = at < site->use ? at : site->use;
     }
-    for (uint32_t i = 0; i < estimate->gathers.len; i++) {
-        const FgGatherSite *site = &estimate->gathers.data[i];
-        if (l->joined[i])
-            continue;
-        uint32_t begin = latest[i] > site->earliest ? latest[i] : site->earliest;
-        begin = begin < site->use ? first_fit(l, begin, site->use, site->bytes) : site->use;
-        grant(l, begin, site->use, site->bytes);
-        l->plan->gathers.data[l->plan_at[site->gather]].ahead = site->use - begin;
-    }
+}
+
+static void prefetch(Levers *l, uint32_t i)
+{
+    const FgGatherSite *site = &l->estimate->gathers.data[i];
+    if (l->joined[i] || l->round[i])
+        return;
+    uint32_t begin = l->latest[i] > site->earliest ? l->latest[i] : site->earliest;
+    uint32_t last = fg_place_before(site->use);
+    begin = begin < site->use ? first_fit(l, begin, site->use, last, site->bytes) : site->use;
+    grant(l, fg_place_before(begin), last, site->bytes);
+    l->plan->gathers.data[l->plan_at[site->gather]].ahead = site->use - begin;
 }
 
 /* How long to hold `bytes` that are read until `time`. */
@@ -136,7 +216,7 @@ static int64_t hold(Levers *l, uint32_t ready, double time, uint64_t bytes)
     if (until <= ready)
         return 0;
     uint32_t end = last_fit(l, ready, until, bytes);
-    grant(l, ready, end, bytes);
+    grant(l, fg_place_before(ready), fg_place_before(end), bytes);
     return end - ready;
 }
 
@@ -158,7 +238,7 @@ static void take_parts(Levers *l)
 {
     for (uint32_t i = 0; i < l->estimate->reduces.len; i++) {
         const FgReduceSite *site = &l->estimate->reduces.data[i];
-        uint32_t at = site->ready > 0 ? site->ready - 1 : 0;
+        uint32_t at = fg_place_of(site->ready > 0 ? site->ready - 1 : 0);
         uint64_t more = site->bytes - site->own_bytes;
         if (!wants_parts(site, l->choice->all_parts) || !fits(l, at, at + 1, more))
             continue;
@@ -167,24 +247,38 @@ static void take_parts(Levers *l)
     }
 }
 
-static void holds(Levers *l)
+/* Of the gradient buffer of a reduction, and of its slice. */
+static void hold_gradient(Levers *l, uint32_t i)
 {
-    const FgEstimate *estimate = l->estimate;
-    double link_free = 0, copy_free = 0, slack = l->choice->slack;
-    for (uint32_t i = 0; i < estimate->reduces.len; i++) {
-        const FgReduceSite *site = &estimate->reduces.data[i];
-        FgPlanBucket *bucket = &l->plan->buckets.data[site->bucket];
-        double ready = estimate->start.data[site->ready];
-        double start = ready > link_free ? ready : link_free;
-        double seconds = bucket->parts ? site->parts : site->seconds;
-        double read = start + slack * seconds;
-        link_free = start + seconds + site->after;
-        bucket->linger = hold(l, site->ready, read, site->bytes);
-        double begun = read > copy_free ? read : copy_free;
-        copy_free = begun + site->update;
-        if (estimate->pending.len == 0)
-            bucket->settle = hold(l, site->ready, begun + slack * site->update,
-                                  bucket->parts ? site->bytes : site->own_bytes);
+    const FgReduceSite *site = &l->estimate->reduces.data[i];
+    FgPlanBucket *bucket = &l->plan->buckets.data[site->bucket];
+    double slack = l->choice->slack, ready = l->estimate->start.data[site->ready];
+    double start = ready > l->link_free ? ready : l->link_free;
+    double seconds = bucket->parts ? site->parts : site->seconds;
+    double read = start + slack * seconds;
+    l->link_free = start + seconds + site->after;
+    bucket->linger = hold(l, site->ready, read, site->bytes);
+    double begun = read > l->copy_free ? read : l->copy_free;
+    l->copy_free = begun + site->update;
+    if (l->estimate->pending.len == 0)
+        bucket->settle = hold(l, site->read, begun + slack * site->update,
+                              bucket->parts ? site->bytes : site->own_bytes);
+}
+
+/* Prefetches and holds, in the order of the choice. */
+static void share_memory(Levers *l)
+{
+    uint32_t gather = 0, reduce = 0;
+    while (gather < l->estimate->gathers.len || reduce < l->estimate->reduces.len) {
+        bool more_gathers = gather < l->estimate->gathers.len;
+        bool more_reduces = reduce < l->estimate->reduces.len;
+        bool first = l->choice->order == FG_ORDER_PREFETCHES;
+        if (l->choice->order == FG_ORDER_TIME && more_gathers && more_reduces)
+            first = l->latest[gather] <= l->estimate->reduces.data[reduce].ready;
+        if (more_gathers && (first || !more_reduces))
+            prefetch(l, gather++);
+        else
+            hold_gradient(l, reduce++);
     }
 }
 
@@ -211,18 +305,21 @@ FgPlan *fg_estimate_plan(const FgEstimate *estimate, FgArena *scratch, const FgL
     l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
     memcpy(l.live, estimate->live.data, l.n * sizeof *l.live);
     l.joined = FG_NEW_ARRAY(scratch, bool, estimate->gathers.len + 1);
+    l.round = FG_NEW_ARRAY(scratch, bool, estimate->gathers.len + 1);
     l.plan_at = FG_NEW_ARRAY(scratch, uint32_t, estimate->base->gathers.len + 1);
     for (uint32_t i = 0; i < estimate->early.len; i++)
         l.plan->buckets.data[estimate->early.data[i]].early = true;
     keep_pairs(&l);
     write_gathers(&l);
+    take_round(&l);
+    if (choice->place != FG_ROUND_BEHIND)
+        place_round(&l, choice->place == FG_ROUND_END ? estimate->start.len - 1 : 0);
     if (choice->parts)
         take_parts(&l);
-    if (choice->holds_first)
-        holds(&l);
-    prefetch(&l, scratch);
-    if (!choice->holds_first)
-        holds(&l);
+    find_latest(&l, scratch);
+    share_memory(&l);
+    if (choice->place == FG_ROUND_BEHIND)
+        place_round(&l, last_issue(&l));
     settle_pending(&l);
     return l.plan;
 }
@@ -232,6 +329,7 @@ void fg_estimate_holds(const FgEstimate *estimate, FgArena *scratch, double slac
     FgLeverChoice choice = {.slack = slack, .arena_limit = UINT64_MAX};
     Levers l = {.estimate = estimate, .choice = &choice, .plan = plan, .n = estimate->live.len};
     l.live = FG_NEW_ARRAY(scratch, uint64_t, l.n + 1);
-    holds(&l);
+    for (uint32_t i = 0; i < estimate->reduces.len; i++)
+        hold_gradient(&l, i);
     settle_pending(&l);
 }

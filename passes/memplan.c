@@ -17,7 +17,7 @@
 
 /* Of the search over plans, which packs once a plan: enough for every example, and milliseconds. */
 #define DEFAULT_EFFORT 8
-#define QUICK_ROUNDS 4 /* of effort 0, which only fits first */
+#define QUICK_ROUNDS 4 /* of first fit, at least; effort 0 does nothing else */
 #define STEPS_PER_EFFORT 16384
 /* A step of exact search takes time in proportion to the items; with many there are fewer. */
 #define MOST_EXACT 6000 /* items: with more, exact search finds nothing in reasonable time */
@@ -100,13 +100,16 @@ static void find_items(FgPassCx *cx, const FgIntervalVec *intervals, uint32_t ti
     out->problem = (FgPackProblem){items, spans, n};
 }
 
-static FgPackEffort effort_of(const FgPassCx *cx, uint32_t n_items)
+/* memplan{N,fit}: what fits the budget above `base` is low enough. */
+static FgPackEffort effort_of(const FgPassCx *cx, uint32_t n_items, uint64_t base)
 {
+    bool fit = strstr(cx->option, ",fit") != NULL && cx->budget <= INT64_MAX;
+    int64_t capacity = fit && cx->budget > base ? (int64_t)(cx->budget - base) : 0;
     uint64_t effort = cx->option[0] ? strtoul(cx->option, NULL, 10) : DEFAULT_EFFORT;
     uint64_t steps = effort * STEPS_PER_EFFORT, most = effort * MOST_WORK / (n_items + 1);
-    uint32_t rounds = effort > 0 ? (uint32_t)effort : QUICK_ROUNDS;
+    uint32_t rounds = effort > QUICK_ROUNDS ? (uint32_t)effort : QUICK_ROUNDS;
     steps = steps < most ? steps : most;
-    return (FgPackEffort){rounds, n_items <= MOST_EXACT ? steps : 0, 0};
+    return (FgPackEffort){rounds, n_items <= MOST_EXACT ? steps : 0, capacity};
 }
 
 /* Packs what lives and dies in one of the two memories above its states at `base`. */
@@ -118,7 +121,7 @@ static bool place_arena(FgPassCx *cx, const FgIntervalVec *all, uint32_t timelin
         intervals.data[i].bytes = fg_round_up(intervals.data[i].bytes, FG_ALIGN_BYTES);
     Arena arena;
     find_items(cx, &intervals, timeline, &arena);
-    FgPackEffort effort = effort_of(cx, arena.problem.n);
+    FgPackEffort effort = effort_of(cx, arena.problem.n, base);
     uint64_t bytes = (uint64_t)fg_pack(cx->scratch, &arena.problem, &effort).height;
     bool changed = *total != bytes;
     *total = bytes;

@@ -22,6 +22,8 @@
 
 typedef struct Sorted {
     int64_t load, key; /* larger first */
+    uint32_t from;     /* then the earlier: alike items in this order leave no gap */
+    int64_t time;      /* then the longer: those round the cut nest */
     uint32_t item;
 } Sorted;
 
@@ -206,6 +208,10 @@ static int by_key_down(const void *a, const void *b)
         return x->load > y->load ? -1 : 1;
     if (x->key != y->key)
         return x->key > y->key ? -1 : 1;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->time != y->time)
+        return x->time > y->time ? -1 : 1;
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
@@ -214,18 +220,17 @@ static int by_key_down(const void *a, const void *b)
 static Sorted weigh(const Fit *f, uint32_t item, uint32_t which)
 {
     const FgPackItem *x = &f->m->items[item];
-    Sorted out = {0, 0, item};
-    int64_t time = 0;
+    Sorted out = {0, 0, f->m->reaches[x->span].from, 0, item};
     for (uint32_t k = 0; k < x->n_spans; k++) {
         const FgPackReach *r = &f->m->reaches[x->span + k];
-        time += r->to - r->from;
+        out.time += r->to - r->from;
         for (uint32_t q = r->from; which >= 3 && q < r->to; q++)
             out.load = f->m->load[q] > out.load ? f->m->load[q] : out.load;
     }
     int64_t area; /* saturates, which only weakens the order */
-    if (__builtin_mul_overflow(x->bytes, time, &area))
+    if (__builtin_mul_overflow(x->bytes, out.time, &area))
         area = INT64_MAX;
-    out.key = which % 3 == 0 ? x->bytes : which % 3 == 1 ? area : time;
+    out.key = which % 3 == 0 ? x->bytes : which % 3 == 1 ? area : out.time;
     return out;
 }
 

@@ -29,6 +29,7 @@ typedef struct ParamFacts {
     uint32_t first_use; /* position in the order; FG_NO_ID: nothing reads it */
     bool persistent;    /* small enough to share a bucket with its like */
     bool several;       /* used by several layers */
+    bool looked_up;     /* a table of a lookup */
     bool gradient;
 } ParamFacts;
 
@@ -74,7 +75,7 @@ static void collect_facts(Buckets *b)
     bool *gradient = FG_NEW_ARRAY(b->scratch, bool, n + 1);
     fg_params_with_gradient(g, gradient);
     for (uint32_t p = 0; p < n; p++) {
-        b->facts[p] = (ParamFacts){-1, FG_NO_ID, false, false, gradient[p]};
+        b->facts[p] = (ParamFacts){.layer = -1, .first_use = FG_NO_ID, .gradient = gradient[p]};
         b->bucket[p] = FG_NO_ID;
     }
     b->base = fg_param_bases(b->scratch, g);
@@ -86,6 +87,7 @@ static void collect_facts(Buckets *b)
             if (p == FG_NO_ID)
                 continue;
             ParamFacts *f = &b->facts[p];
+            f->looked_up |= node->op == FG_OP_embedding;
             if (f->first_use == FG_NO_ID) {
                 f->first_use = i;
                 f->layer = node->layer;
@@ -195,6 +197,75 @@ static uint32_t next_used_bucket(const Buckets *b, uint32_t p)
     return FG_NO_ID;
 }
 
+/* ---- a small parameter beside a bucket ---- */
+static int64_t bucket_elements(const Buckets *b, uint32_t bucket)
+{
+    const FgIdVec *members = &b->members.data[bucket];
+    int64_t n = 0;
+    for (uint32_t i = 0; i < members->len; i++)
+        n += fg_type_elements(b->graph->params.data[members->data[i]].type);
+    return n;
+}
+
+/* A bucket made already that a node uses and that p could join, or FG_NO_ID; *out_uses: it uses p.
+ */
+static uint32_t bucket_of_node(const Buckets *b, const FgNode *node, uint32_t p, bool *out_uses)
+{
+    uint32_t found = FG_NO_ID;
+    *out_uses = false;
+    for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
+        uint32_t v = node->operands[k], q = v == FG_NO_ID ? FG_NO_ID : b->base[v];
+        if (q == FG_NO_ID)
+            continue;
+        *out_uses |= q == p;
+        if (b->bucket[q] != FG_NO_ID && !is_sharded(b, q) && alike(b, p, q))
+            found = b->bucket[q];
+    }
+    return found;
+}
+
+/* Counts by bucket the runs of uses of p that it stands next to; returns how many runs there are.
+ */
+static uint32_t count_neighbours(const Buckets *b, uint32_t p, uint32_t *counts)
+{
+    const FgIdVec *order = step_order(b->graph);
+    uint32_t runs = 0, last = FG_NO_ID;
+    bool open = false; /* a run of which the bucket behind it is not known yet */
+    for (uint32_t i = 0; i < order->len; i++) {
+        bool uses;
+        uint32_t bucket = bucket_of_node(b, fg_node(b->graph, order->data[i]), p, &uses);
+        if (uses && !open) {
+            runs++;
+            open = true;
+            if (last != FG_NO_ID)
+                counts[last]++;
+        }
+        if (bucket == FG_NO_ID)
+            continue;
+        if (open && bucket != last)
+            counts[bucket]++;
+        open = false;
+        last = bucket;
+    }
+    return runs;
+}
+
+/* The smallest bucket that is used just before or just behind each use of p. What joins it needs no
+ * gather of its own, and lengthens the life of no more than it: a final norm goes with the last
+ * layer, not with the head, whose weight can then go before its gradient comes. Tables of lookups
+ * stay with the large ones, since the rows of a bucket travel or do not. FG_NO_ID: there is none.
+ */
+static uint32_t neighbour_bucket(const Buckets *b, uint32_t p)
+{
+    uint32_t *counts = FG_NEW_ARRAY(b->scratch, uint32_t, b->members.len + 1);
+    uint32_t runs = count_neighbours(b, p, counts), best = FG_NO_ID;
+    for (uint32_t k = 0; k < b->members.len; k++)
+        if (counts[k] == runs && !b->facts[p].several && !b->facts[p].looked_up &&
+            (best == FG_NO_ID || bucket_elements(b, k) < bucket_elements(b, best)))
+            best = k;
+    return best;
+}
+
 static void assign_layers_and_large(Buckets *b)
 {
     for (uint32_t i = 0; i < b->n_used; i++) {
@@ -219,7 +290,9 @@ static void assign_small(Buckets *b)
         uint32_t p = b->by_use[i];
         if (b->bucket[p] != FG_NO_ID)
             continue;
-        uint32_t bucket = next_used_bucket(b, p);
+        uint32_t bucket = neighbour_bucket(b, p);
+        if (bucket == FG_NO_ID)
+            bucket = next_used_bucket(b, p);
         join(b, p, bucket == FG_NO_ID ? new_bucket(b, p) : bucket);
     }
 }

@@ -1,26 +1,34 @@
 /* search: the plan that is fastest and fits.
  *
- * The plan that gathers at use is lowered once and read into a estimate of time and memory
- * (passes/estimate.c); levers come from the estimate (passes/levers.c) for a grid of choices: how
- * much time a transfer is given over what it takes, and how many buckets stay gathered from forward
- * to backward. Each plan is lowered, placed and simulated; one that does not fit is made again with
- * as much less memory as it was too large. Then the best is improved: its simulated run gives the
- * estimate its times, and the choices around it are tried again, while that helps. The fixed plans
- * are candidates too, so the result is never worse than they are. Effort is bounded by counts.
+ * The plan that gathers at use is lowered once and read into an estimate of time and memory
+ * (passes/estimate.c); levers come from the estimate (passes/levers.c) for choices: how much time a
+ * transfer is given over what it takes, who is granted memory first, how many buckets stay gathered
+ * from forward to backward, how many are gathered for the next step. Each plan is lowered, placed
+ * and simulated; one that does not fit is made again with as much less memory as it was too large.
+ * Then the best is improved: its simulated run gives the estimate its times, and the choices around
+ * it are tried again, while that helps. With gradients in parts and without is one search each to
+ * begin with. At the end fast plans that only their placement keeps from fitting are placed with
+ * more effort. The fixed plans are candidates too, so the result is never worse than they are.
+ * Effort is bounded by counts.
  */
 #include "passes/search.h"
 
 #include "passes/estimate.h"
 
 #define MAX_REPAIRS 8
-#define MAX_BRIEF 12
+#define MAX_MISSES 6
+#define NEAR_MISS 8 /* of a budget, an n-th: how far the placement may be above it */
 #define MAX_ROUNDS 3
 #define KEEP_PARTS 4
 #define NEAR_KEEPS 2
+#define HIDDEN 0.02      /* of a step: compute waits for no more than this */
+#define HOPELESS 1.05    /* of the best step: with less memory it will not be better */
 #define WORTHWHILE 0.999 /* of the step before: another round */
 
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
+static const double SHARES[] = {1, 0.96, 0.92, 0.88, 0.8};
+#define N_SHARES (sizeof SHARES / sizeof *SHARES)
 
 void fg_search_choose_parts(const FgSearch *s, const FgEstimate *estimate, FgLeverChoice *choice)
 {
@@ -64,8 +72,7 @@ typedef struct Trial {
     FgEstimate *estimate;
     uint64_t state_bytes;
     FgEvaluation *best;
-    FgLeverChoice first, choice; /* where the grid begins; that led to *best */
-    bool turned;                 /* the other way to reduce was tried */
+    FgLeverChoice choice; /* that led to *best */
 } Trial;
 
 /* Evaluates the plan of a choice, with less memory for as long as it does not fit; *best is
@@ -73,12 +80,12 @@ typedef struct Trial {
 static bool try_choice(Trial *t, FgLeverChoice choice)
 {
     choice.arena_limit = fg_search_arena(t->search, &choice, t->state_bytes);
+    choice.arena_limit = (uint64_t)((double)choice.arena_limit * choice.share);
     for (uint32_t i = 0; i <= MAX_REPAIRS; i++) {
         FgArena *scratch = fg_arena_new();
         FgPlan *plan = fg_estimate_plan(t->estimate, scratch, &choice);
-        FgEvaluation now;
-        bool ok = fg_search_evaluate(t->search, plan, FG_PLACING_BY_NEED, NULL, &now, NULL);
-        now.kept = t->estimate->base->gathers.len - plan->gathers.len;
+        FgEvaluation now = {.kept = t->estimate->base->gathers.len - plan->gathers.len};
+        bool ok = fg_search_evaluate(t->search, plan, FG_PLACING_QUICK, NULL, &now, NULL);
         fg_arena_free(scratch);
         if (!ok)
             return false;
@@ -90,70 +97,107 @@ static bool try_choice(Trial *t, FgLeverChoice choice)
         if (now.ledger.peak_bytes <= budget)
             return true;
         uint64_t over = now.ledger.peak_bytes - budget;
-        if (over >= choice.arena_limit)
+        bool slow =
+            fg_search_fits(t->search, t->best) && now.sim.step_us > t->best->sim.step_us * HOPELESS;
+        if (over >= choice.arena_limit || slow)
             return true;
         choice.arena_limit -= over;
     }
     return true;
 }
 
-static bool try_grid(Trial *t)
+/* Nothing, some and all that fits kept gathered. */
+static bool try_keeps(Trial *t)
 {
+    FgLeverChoice choice = t->choice;
     uint32_t pairs = t->estimate->pairs.len;
-    for (uint32_t k = 0; k < N_SLACKS; k++)
-        for (uint32_t part = 0; part <= KEEP_PARTS; part++) {
-            uint32_t kept = pairs * part / KEEP_PARTS;
-            if (part > 0 && kept == pairs * (part - 1) / KEEP_PARTS)
-                continue;
-            FgLeverChoice choice = t->first;
-            choice.slack = SLACKS[k];
-            choice.kept = kept;
-            if (!try_choice(t, choice))
+    for (uint32_t part = 0; part <= KEEP_PARTS; part++) {
+        choice.kept = pairs * part / KEEP_PARTS;
+        if (part > 0 && choice.kept == pairs * (part - 1) / KEEP_PARTS)
+            continue;
+        if (!try_choice(t, choice))
+            return false;
+    }
+    return true;
+}
+
+/* Other times for transfers, and holds before prefetches or behind them. */
+static bool try_slacks(Trial *t)
+{
+    FgLeverChoice near = t->choice;
+    for (uint32_t k = 0; k < FG_N_ORDERS * N_SLACKS; k++) {
+        near.slack = SLACKS[k % N_SLACKS];
+        near.order = (FgLeverOrder)(k / N_SLACKS);
+        if (!try_choice(t, near))
+            return false;
+    }
+    return true;
+}
+
+static bool try_near_keeps(Trial *t)
+{
+    FgLeverChoice at = t->choice;
+    for (int k = -NEAR_KEEPS; k <= NEAR_KEEPS; k++) {
+        int64_t kept = (int64_t)at.kept + k;
+        FgLeverChoice near = at;
+        near.kept = (uint32_t)kept;
+        if (k != 0 && kept >= 0 && kept <= (int64_t)t->estimate->pairs.len && !try_choice(t, near))
+            return false;
+    }
+    return true;
+}
+
+/* More or fewer gathers at the end of the step before: a first time any number, then about as
+ * many. */
+static bool try_rounds(Trial *t)
+{
+    FgLeverChoice near = t->choice;
+    uint32_t at = near.round, most = 0;
+    for (uint32_t i = 0; i < t->estimate->gathers.len; i++)
+        most += t->estimate->gathers.data[i].may_round;
+    for (uint32_t n = at > 0 ? (at + 1) / 2 : 1; n <= most && n <= (at > 0 ? 2 * at : most);
+         n = at > 0 ? n + (at + 3) / 4 : 2 * n)
+        for (uint32_t place = 0; place < FG_N_ROUND_PLACES; place++) {
+            near.round = n;
+            near.place = (FgRoundPlace)place;
+            if (!try_choice(t, near))
                 return false;
         }
     return true;
 }
 
-/* Without gradients in parts, where nobody asked for them, or with them again. */
-static bool try_other_reduction(Trial *t)
+/* Less memory than there is: what lasts shorter may be placed better. */
+static bool try_shares(Trial *t)
 {
-    FgLeverChoice other = t->choice;
-    other.parts = !other.parts;
-    bool asks = t->first.parts && !t->first.all_parts && !t->turned;
-    t->turned = true;
-    return !asks || try_choice(t, other);
-}
-
-/* The choices around the best one. */
-static bool try_near(Trial *t)
-{
-    if (!try_other_reduction(t))
-        return false;
-    FgLeverChoice at = t->choice;
-    uint32_t pairs = t->estimate->pairs.len;
-    for (uint32_t k = 0; k < 2 * N_SLACKS; k++) {
-        FgLeverChoice near = at;
-        near.slack = SLACKS[k % N_SLACKS];
-        near.holds_first = k >= N_SLACKS;
+    FgLeverChoice near = t->choice;
+    for (uint32_t k = 0; k < N_SHARES; k++) {
+        near.share = SHARES[k];
         if (!try_choice(t, near))
-            return false;
-    }
-    at = t->choice;
-    for (int k = -NEAR_KEEPS; k <= NEAR_KEEPS; k++) {
-        int64_t kept = (int64_t)at.kept + k;
-        FgLeverChoice near = at;
-        near.kept = (uint32_t)kept;
-        if (k != 0 && kept >= 0 && kept <= (int64_t)pairs && !try_choice(t, near))
             return false;
     }
     return true;
 }
 
+/* Does compute stand still for long enough that one looks further? */
+static bool waits(const FgEvaluation *e)
+{
+    double exposed = 0;
+    for (uint32_t i = 0; i < FG_N_STREAMS; i++)
+        exposed += e->sim.exposed_us[i];
+    return exposed > HIDDEN * e->sim.step_us;
+}
+
+static bool try_near(Trial *t)
+{
+    return try_slacks(t) && try_near_keeps(t) &&
+           (!waits(t->best) || (try_rounds(t) && try_shares(t)));
+}
+
 /* Gives the estimate the times of the best plan's run and tries the choices around it, while that
  * helps. */
-static bool improve(Trial *t)
+static bool improve(Trial *t, uint32_t rounds)
 {
-    for (uint32_t round = 0; round < MAX_ROUNDS; round++) {
+    for (uint32_t round = 0; round < rounds; round++) {
         FgArena *scratch = fg_arena_new();
         FgEvaluation again;
         FgModule *module;
@@ -171,51 +215,103 @@ static bool improve(Trial *t)
     return true;
 }
 
-/* Lowers the base plan and reads the estimate from it. */
-static bool open_trial(Trial *t, FgPlan *base)
+/* One way to reduce, from the beginning: what the plans of a grid come to. */
+static bool try_way(Trial *t, const FgModule *module, const FgEvaluation *base, bool parts)
 {
-    FgSearch *s = t->search;
-    FgArena *arena = fg_arena_new();
-    FgEvaluation again;
-    FgModule *module;
-    bool ok = fg_search_evaluate(s, base, FG_PLACING_QUICK, arena, &again, &module);
-    if (ok) {
-        fg_estimate_build(s->arena, arena, module, base, s->machine, t->estimate);
-        t->state_bytes = module->state_bytes;
-    }
-    fg_arena_free(arena);
-    return ok;
+    FgArena *scratch = fg_arena_new();
+    fg_estimate_build(t->search->arena, scratch, module, base->plan, t->search->machine,
+                      t->estimate);
+    fg_arena_free(scratch);
+    t->choice = (FgLeverChoice){.slack = SLACKS[0], .share = 1};
+    fg_search_choose_parts(t->search, t->estimate, &t->choice);
+    t->choice.parts &= parts;
+    return try_keeps(t) && improve(t, 1);
 }
 
 bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out,
                         FgLeverChoice *out_choice)
 {
-    FgEstimate estimate;
-    Trial trial = {.search = s, .estimate = &estimate, .best = out, .first = {.slack = SLACKS[0]}};
-    s->brief_left = MAX_BRIEF;
-    if (!open_trial(&trial, base->plan))
-        return false;
-    fg_search_choose_parts(s, &estimate, &trial.first);
-    trial.choice = trial.first;
-    bool ok = try_grid(&trial) && improve(&trial);
-    *out_choice = trial.choice;
+    FgArena *arena = fg_arena_new();
+    FgEvaluation again, summed = *out, parts = *out;
+    FgModule *module;
+    FgEstimate by_sums, by_parts;
+    Trial a = {.search = s, .estimate = &by_parts, .best = &parts};
+    Trial b = {.search = s, .estimate = &by_sums, .best = &summed};
+    bool ok = fg_search_evaluate(s, base->plan, FG_PLACING_QUICK, arena, &again, &module);
+    a.state_bytes = b.state_bytes = ok ? module->state_bytes : 0;
+    ok = ok && try_way(&a, module, base, true);
+    bool asks = ok && a.choice.parts && !a.choice.all_parts;
+    ok = ok && (!asks || try_way(&b, module, base, false));
+    fg_arena_free(arena);
+    Trial *better = asks && fg_search_better(s, &summed, &parts) ? &b : &a;
+    ok = ok && improve(better, MAX_ROUNDS);
+    *out = *better->best;
+    *out_choice = better->choice;
     return ok;
 }
 
 bool fg_search_borders(FgSearch *s, FgPlan *base, FgLeverChoice *choice, FgEvaluation *best)
 {
+    FgArena *arena = fg_arena_new();
+    FgEvaluation again, found = *best;
+    FgModule *module;
     FgEstimate estimate;
-    FgEvaluation found = *best;
-    Trial trial = {.search = s, .estimate = &estimate, .best = &found, .first = *choice};
-    trial.choice = *choice;
-    trial.turned = true;
-    if (!open_trial(&trial, base) || !try_choice(&trial, *choice))
+    Trial trial = {.search = s, .estimate = &estimate, .best = &found, .choice = *choice};
+    bool ok = fg_search_evaluate(s, base, FG_PLACING_QUICK, arena, &again, &module);
+    if (ok) {
+        trial.state_bytes = module->state_bytes;
+        fg_estimate_build(s->arena, arena, module, base, s->machine, &estimate);
+    }
+    fg_arena_free(arena);
+    if (!ok || !try_choice(&trial, *choice))
         return false;
     if (found.plan == best->plan)
         return true;
-    if (!improve(&trial))
+    if (!improve(&trial, MAX_ROUNDS))
         return false;
     *best = found;
     *choice = trial.choice;
+    return true;
+}
+
+/* ---- plans that missed the budget ---- */
+static bool missed(const FgSearch *s, const FgEvaluation *e)
+{
+    const FgLedger *ledger = &e->ledger;
+    uint64_t budget = fg_search_budget(s, e->plan);
+    return e->placing == FG_PLACING_QUICK && ledger->peak_bytes > budget &&
+           ledger->peak_bytes - budget <= ledger->arena_bytes / NEAR_MISS &&
+           ledger->peak_bytes - ledger->arena_bytes + ledger->arena_bound_bytes <= budget &&
+           ledger->host_bytes <= s->host_budget;
+}
+
+/* The fastest that took more than `above`, and would be better than the best. */
+static const FgEvaluation *next_miss(const FgSearch *s, double above, const FgEvaluation *best)
+{
+    const FgEvaluation *found = NULL;
+    for (uint32_t i = 0; i < s->seen.len; i++) {
+        const FgEvaluation *e = &s->seen.data[i].evaluation;
+        if (e->sim.step_us > above && e->sim.step_us < best->sim.step_us * WORTHWHILE &&
+            (!found || e->sim.step_us < found->sim.step_us) && missed(s, e))
+            found = e;
+    }
+    return found;
+}
+
+bool fg_search_misses(FgSearch *s, FgEvaluation *best)
+{
+    double above = 0;
+    for (uint32_t i = 0; i < MAX_MISSES && waits(best); i++) {
+        const FgEvaluation *miss = next_miss(s, above, best);
+        if (!miss)
+            break;
+        above = miss->sim.step_us;
+        FgEvaluation now = {.kept = miss->kept};
+        s->graph = miss->graph;
+        if (!fg_search_evaluate(s, miss->plan, FG_PLACING_FITTING, NULL, &now, NULL))
+            return false;
+        if (fg_search_better(s, &now, best))
+            *best = now;
+    }
     return true;
 }

@@ -10,15 +10,14 @@
 typedef enum FgPlacing {
     FG_PLACING_THOROUGH, /* memplan's default */
     FG_PLACING_QUICK,    /* first fit alone */
-    FG_PLACING_BRIEF,    /* first fit, then a short exact search */
-    FG_PLACING_BY_NEED   /* to ask for: quick, and brief where that may decide whether it fits */
+    FG_PLACING_FITTING   /* as thorough, but content with what fits the budget */
 } FgPlacing;
 
 typedef struct FgEvaluation {
     FgPlan *plan;          /* in the search's arena */
     const FgModule *graph; /* that the plan is for: the search's when it was evaluated */
     uint32_t kept;         /* gathers that it saves over gathering at each use */
-    FgPlacing placing;     /* that its figures are of; not by need */
+    FgPlacing placing;     /* that its figures are of */
     FgLedger ledger;       /* text in the search's arena */
     FgSim sim;
 } FgEvaluation;
@@ -36,7 +35,6 @@ typedef struct FgSearch {
     FgReduceForm reduce;
     uint32_t evaluated;
     FG_VEC(FgSeenPlan) seen;
-    uint32_t brief_left; /* placements by need that may still be brief ones: effort is bounded */
     FG_VEC(FgPassTime) times;
 } FgSearch;
 
@@ -45,7 +43,7 @@ typedef struct FgSearch {
  * diagnostics. */
 bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgPlacing placing, FgArena *keep,
                         FgEvaluation *out, FgModule **out_module);
-/* The lowering of dist and sched, with that placing; not by need. */
+/* The lowering of dist and sched, with that placing. */
 const char *fg_placing_pipeline(FgPlacing placing);
 void fg_search_add_time(FgSearch *search, const char *name, double ms);
 void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
@@ -67,6 +65,10 @@ uint64_t fg_search_arena(const FgSearch *search, const FgLeverChoice *choice, ui
 /* What a plan may take of the budget: less where it needs another communicator. */
 uint64_t fg_search_budget(const FgSearch *search, const FgPlan *plan);
 bool fg_search_fits(const FgSearch *search, const FgEvaluation *evaluation);
+
+/* Places the fastest plans seen that missed the budget by their placement alone once more, and
+ * replaces the best by what then is better. Where compute waits for communication. */
+bool fg_search_misses(FgSearch *search, FgEvaluation *best);
 
 /* Tries to carry gathered copies over micro-steps and round the period, on the best plan found, and
  * replaces it where that is better. False after errors. */

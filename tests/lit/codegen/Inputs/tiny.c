@@ -1,7 +1,7 @@
 /* tiny: a training program whose memory and order were planned and proved ahead of time.
  *
  * Made by foregather 0.1.0 from tiny.json: plan zero3, 2 ranks, compute f32, gradients f32, 1 micro-step, clip 1.0.
- * Plan fingerprint f620671a0365b6f5.
+ * Plan fingerprint 18ce04e7e6309b6e.
  *
  * One call a node, in issue order. Buffers are byte offsets into a rank's one allocation: what always lives first,
  * then the arena. Each call is followed by the name of its node and the place in the model that it comes from. */
@@ -31,7 +31,7 @@ static const uint32_t bucket_params[] = {
 
 /* name, dtype, trainable, elements, first parameter, their number; offsets of shard, master, moment1, moment2, grad_shard; its bytes, writes and lookups */
 static const FgRtBucket buckets[] = {
-    {"embed", FG_RT_F32, 1, 128, 0, 1, 512, FG_RT_NONE, 768, 1024, 68864, 256, 2, 0},
+    {"embed", FG_RT_F32, 1, 128, 0, 1, 512, FG_RT_NONE, 768, 1024, 68352, 256, 2, 0},
     {"norm", FG_RT_F32, 1, 128, 1, 1, 1280, FG_RT_NONE, 1536, 1792, 69888, 256, 1, 0},
 };
 
@@ -100,7 +100,7 @@ static void body_prologue(FgRtCx *cx)
 
 static void step_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 0, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 0, FG_COPY, 68352, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_record(cx, FG_COPY, 0);
     fg_rt_adamw(cx, 1, FG_COPY, 69888, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
     fg_rt_record(cx, FG_COPY, 1);
@@ -122,46 +122,44 @@ static void step_forward(FgRtCx *cx)
     fg_rt_wait(cx, FG_COMPUTE, 4);
     fg_rt_rmsnorm(cx, 6, FG_COMPUTE, 69888, 68352, 69376, 8, 8, FG_RT_F32, 1e-05); /* y, tiny.json:15:9 */
     fg_rt_release(cx, 7, FG_COMPUTE, 68352, 512); /* norm, tiny.json:15:9 */
-    fg_rt_record(cx, FG_COMPUTE, 5);
-    fg_rt_wait(cx, FG_GATHER, 5);
-    fg_rt_gather(cx, 8, FG_GATHER, 512, 68352, 256); /* embed, tiny.json:16:9 */
-    fg_rt_record(cx, FG_GATHER, 6);
-    fg_rt_wait(cx, FG_COMPUTE, 6);
-    fg_rt_linear(cx, 9, FG_COMPUTE, 69376, 68352, FG_RT_NONE, FG_RT_NONE, 68864, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
-    fg_rt_cross_entropy(cx, 10, FG_COMPUTE, 68864, 256, 2048, 69632, 70144, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
+    fg_rt_gather(cx, 8, FG_GATHER, 512, 68864, 256); /* embed, tiny.json:16:9 */
+    fg_rt_record(cx, FG_GATHER, 5);
+    fg_rt_wait(cx, FG_COMPUTE, 5);
+    fg_rt_linear(cx, 9, FG_COMPUTE, 69376, 68864, FG_RT_NONE, FG_RT_NONE, 68352, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_cross_entropy(cx, 10, FG_COMPUTE, 68352, 256, 2048, 69632, 70144, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
     fg_rt_loss_add(cx, 11, FG_COMPUTE, 69632, 2304, 0); /* loss */
 }
 
 static void step_backward(FgRtCx *cx)
 {
-    fg_rt_cross_entropy_back(cx, 12, FG_COMPUTE, 68864, 256, 70144, 2048, FG_RT_NONE, 68864, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
-    fg_rt_linear_dx(cx, 13, FG_COMPUTE, 68864, 68352, FG_RT_NONE, 70144, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
-    fg_rt_release(cx, 14, FG_COMPUTE, 68352, 512); /* embed, tiny.json:16:9 */
-    fg_rt_grad_buffer(cx, 15, FG_COMPUTE, 68352, 0, 128, FG_RT_F32); /* embed, tiny.json:16:9 */
-    fg_rt_linear_dw(cx, 16, FG_COMPUTE, 69376, 68864, 68352, 8, 16, 8, 0, FG_RT_F32, FG_RT_F32, 0, 2816, 65536); /* logits, tiny.json:16:9 */
-    fg_rt_record(cx, FG_COMPUTE, 7);
-    fg_rt_wait(cx, FG_GATHER, 7);
-    fg_rt_gather(cx, 17, FG_GATHER, 1280, 68864, 256); /* norm, tiny.json:15:9 */
-    fg_rt_record(cx, FG_GATHER, 8);
+    fg_rt_cross_entropy_back(cx, 12, FG_COMPUTE, 68352, 256, 70144, 2048, FG_RT_NONE, 68352, 8, 16, 18446744073709551516u, FG_RT_F32); /* loss, tiny.json:17:9 */
+    fg_rt_linear_dx(cx, 13, FG_COMPUTE, 68352, 68864, FG_RT_NONE, 70144, 8, 16, 8, 0, FG_RT_F32, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_release(cx, 14, FG_COMPUTE, 68864, 512); /* embed, tiny.json:16:9 */
+    fg_rt_grad_buffer(cx, 15, FG_COMPUTE, 68864, 0, 128, FG_RT_F32); /* embed, tiny.json:16:9 */
+    fg_rt_linear_dw(cx, 16, FG_COMPUTE, 69376, 68352, 68864, 8, 16, 8, 0, FG_RT_F32, FG_RT_F32, 0, 2816, 65536); /* logits, tiny.json:16:9 */
+    fg_rt_record(cx, FG_COMPUTE, 6);
+    fg_rt_wait(cx, FG_GATHER, 6);
+    fg_rt_gather(cx, 17, FG_GATHER, 1280, 68352, 256); /* norm, tiny.json:15:9 */
+    fg_rt_record(cx, FG_GATHER, 7);
     fg_rt_grad_buffer(cx, 18, FG_COMPUTE, 69376, 1, 128, FG_RT_F32); /* norm, tiny.json:15:9 */
-    fg_rt_wait(cx, FG_COMPUTE, 8);
-    fg_rt_rmsnorm_back(cx, 19, FG_COMPUTE, 69888, 68864, 70144, FG_RT_NONE, 70400, 69376, 8, 8, FG_RT_F32, FG_RT_F32, 0, 1e-05); /* y, tiny.json:15:9 */
-    fg_rt_record(cx, FG_COMPUTE, 9);
-    fg_rt_wait(cx, FG_REDUCE, 9);
+    fg_rt_wait(cx, FG_COMPUTE, 7);
+    fg_rt_rmsnorm_back(cx, 19, FG_COMPUTE, 69888, 68352, 70144, FG_RT_NONE, 70400, 69376, 8, 8, FG_RT_F32, FG_RT_F32, 0, 1e-05); /* y, tiny.json:15:9 */
+    fg_rt_record(cx, FG_COMPUTE, 8);
+    fg_rt_wait(cx, FG_REDUCE, 8);
     fg_rt_reduce_scatter(cx, 20, FG_REDUCE, 69376, 69888, 128, FG_RT_F32, FG_RT_F32, 0); /* norm, tiny.json:15:9 */
-    fg_rt_record(cx, FG_REDUCE, 10);
-    fg_rt_wait(cx, FG_COPY, 10);
+    fg_rt_record(cx, FG_REDUCE, 9);
+    fg_rt_wait(cx, FG_COPY, 9);
     fg_rt_norm_add(cx, 21, FG_COPY, 69888, 2560, 1, 64, FG_RT_F32, 0); /* norm, tiny.json:11:9 */
-    fg_rt_release(cx, 22, FG_COMPUTE, 68864, 512); /* norm, tiny.json:15:9 */
-    fg_rt_embedding_dw(cx, 23, FG_COMPUTE, 0, 70400, 68352, 8, 8, 16, FG_RT_NONE, FG_RT_F32, FG_RT_F32, 1, 2816, 65536); /* x, tiny.json:14:9 */
-    fg_rt_record(cx, FG_COMPUTE, 11);
-    fg_rt_wait(cx, FG_REDUCE, 11);
-    fg_rt_reduce_scatter(cx, 24, FG_REDUCE, 68352, 68864, 128, FG_RT_F32, FG_RT_F32, 0); /* embed, tiny.json:14:9 */
-    fg_rt_record(cx, FG_REDUCE, 12);
-    fg_rt_wait(cx, FG_COPY, 12);
-    fg_rt_norm_add(cx, 25, FG_COPY, 68864, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
-    fg_rt_record(cx, FG_COPY, 13);
-    fg_rt_wait(cx, FG_REDUCE, 13);
+    fg_rt_release(cx, 22, FG_COMPUTE, 68352, 512); /* norm, tiny.json:15:9 */
+    fg_rt_embedding_dw(cx, 23, FG_COMPUTE, 0, 70400, 68864, 8, 8, 16, FG_RT_NONE, FG_RT_F32, FG_RT_F32, 1, 2816, 65536); /* x, tiny.json:14:9 */
+    fg_rt_record(cx, FG_COMPUTE, 10);
+    fg_rt_wait(cx, FG_REDUCE, 10);
+    fg_rt_reduce_scatter(cx, 24, FG_REDUCE, 68864, 68352, 128, FG_RT_F32, FG_RT_F32, 0); /* embed, tiny.json:14:9 */
+    fg_rt_record(cx, FG_REDUCE, 11);
+    fg_rt_wait(cx, FG_COPY, 11);
+    fg_rt_norm_add(cx, 25, FG_COPY, 68352, 2560, 0, 64, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_record(cx, FG_COPY, 12);
+    fg_rt_wait(cx, FG_REDUCE, 12);
     fg_rt_all_reduce(cx, 26, FG_REDUCE, 2560, 24, FG_RT_I64); /* gradient norm */
     fg_rt_clip_factor(cx, 27, FG_REDUCE, 2560, 2048, 1.0); /* gradient norm */
     fg_rt_all_reduce(cx, 28, FG_REDUCE, 2304, 1, FG_RT_F64); /* loss */
@@ -177,7 +175,7 @@ static void body_step(FgRtCx *cx)
 
 static void flush_update(FgRtCx *cx)
 {
-    fg_rt_adamw(cx, 29, FG_COPY, 68864, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
+    fg_rt_adamw(cx, 29, FG_COPY, 68352, FG_RT_NONE, 768, 1024, 512, FG_RT_NONE, 2048, 0, 64, FG_RT_F32, FG_RT_F32, 1); /* embed, tiny.json:10:9 */
     fg_rt_adamw(cx, 30, FG_COPY, 69888, FG_RT_NONE, 1536, 1792, 1280, FG_RT_NONE, 2048, 1, 64, FG_RT_F32, FG_RT_F32, 1); /* norm, tiny.json:11:9 */
 }
 
@@ -192,7 +190,7 @@ static const FgRtProgram program = {
     .model = "tiny",
     .plan = "zero3",
     .precision = "fp32",
-    .fingerprint = 17735288694008821493u,
+    .fingerprint = 1787371496158567278,
     .ranks = 2,
     .batch = 2,
     .seq = 4,
@@ -207,7 +205,7 @@ static const FgRtProgram program = {
     .scalars = 2048,
     .loss = 2304,
     .norm = 2560,
-    .predicted_step_us = 180.16352166272165,
+    .predicted_step_us = 180.16352166272162,
     .params = params,
     .n_params = 2,
     .buckets = buckets,
@@ -221,7 +219,7 @@ static const FgRtProgram program = {
     .bucket_params = bucket_params,
     .dims = dims,
     .tied = tied,
-    .n_events = 14,
+    .n_events = 13,
     .init = body_init,
     .prologue = body_prologue,
     .first = body_step,

@@ -7,7 +7,8 @@
  *
  * How many tokens travel at a time (`chunk`) is decided here too, unless it is given: so many that
  * all ranks' together are about 4096. Logits are then [4096, rows of a rank], long enough for
- * matrix units, and never whole.
+ * matrix units, and never whole. Beyond 256 pieces it is the pieces that grow, so that the plan
+ * does not grow with the tokens.
  *
  *   param 0 @w ... value(%w)              param 0 @w ... sharded value(%w)
  *   %x = embedding %ids, %w          ->   %x = embedding %ids, %w
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #define CHUNK_TOKENS 4096 /* of all ranks */
+#define MAX_PIECES 256    /* each is some twelve nodes */
 
 typedef struct Cx {
     FgModule *m;
@@ -158,6 +160,8 @@ static int64_t default_chunk(int64_t tokens, uint32_t ranks)
 {
     int64_t all = tokens * (int64_t)(ranks ? ranks : 1);
     int64_t pieces = (all + CHUNK_TOKENS - 1) / CHUNK_TOKENS;
+    if (pieces > MAX_PIECES)
+        pieces = MAX_PIECES;
     return (tokens + pieces - 1) / pieces;
 }
 

@@ -114,30 +114,49 @@ static void find_in(Search *s, const FgFunc *func)
     }
 }
 
-/* The names that a user may mean, each once. */
+/* ---- names that a user may mean ---- */
+typedef struct Names {
+    FgArena *arena;
+    FgStrVec all; /* each once */
+    FgMap seen;
+} Names;
+
+static void add_name(Names *names, const char *name)
+{
+    if (*name && fg_map_add(&names->seen, name, 0))
+        fg_vec_push(names->arena, &names->all, name);
+}
+
+/* A name, and each of its parts between dots: `layers`, `q_proj`. Numbers alone are ids. */
+static void add_parts(Names *names, const char *name)
+{
+    add_name(names, name);
+    for (const char *part = name; *part;) {
+        size_t n = strcspn(part, ".");
+        if (n && strspn(part, "0123456789") < n)
+            add_name(names, fg_arena_strndup(names->arena, part, n));
+        part += n + (part[n] == '.');
+    }
+}
+
 static FgStrVec all_names(FgArena *arena, const FgModule *m)
 {
-    FgStrVec names = {0};
-    FgMap seen;
-    fg_map_init(&seen, arena);
+    Names names = {.arena = arena};
+    fg_map_init(&names.seen, arena);
     for (uint32_t b = 0; b < m->buckets.len; b++)
-        if (fg_map_add(&seen, m->buckets.data[b].name, b))
-            fg_vec_push(arena, &names, m->buckets.data[b].name);
+        add_parts(&names, m->buckets.data[b].name);
     for (uint32_t p = 0; p < m->params.len; p++)
-        if (fg_map_add(&seen, m->params.data[p].name, p))
-            fg_vec_push(arena, &names, m->params.data[p].name);
+        add_parts(&names, m->params.data[p].name);
     for (uint32_t f = 0; f < m->funcs.len; f++)
         for (uint32_t i = 0; i < m->funcs.data[f].order.len; i++) {
             const FgNode *node = &m->nodes.data[m->funcs.data[f].order.data[i]];
-            if (*node->name && fg_map_add(&seen, node->name, f))
-                fg_vec_push(arena, &names, node->name);
+            add_parts(&names, node->name);
             /* A layer, also without what stands before it: model.layers.3, layers.3. */
             const char *place = node->layer >= 0 ? fg_node_place(arena, node) : NULL;
             for (; place && strchr(place, '.'); place = strchr(place, '.') + 1)
-                if (fg_map_add(&seen, place, f))
-                    fg_vec_push(arena, &names, place);
+                add_name(&names, place);
         }
-    return names;
+    return names.all;
 }
 
 /* "'a', 'b' or 'c'": the nearest names. */

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Loss over a run on real text: a small Llama by Foregather (two ranks) and by PyTorch (fp32 master weights and AdamW), from the same
+"""Loss over a run on real text: a small Llama by Foregather (on two GPUs, or --ranks) and by PyTorch (fp32 master weights and AdamW), from the same
 weights, on the same rows, both in bf16, fp16 and fp32.
 
     accuracy.py prepare DIR [--foregather F]   compiles the programs (needs nvcc)
     accuracy.py run DIR                        weights and tokens (this project's own text as bytes), two runs of each system, one table: DIR/accuracy.txt
 
-`run` needs two GPUs, numpy, torch and transformers. How far two runs of one system are apart is what their difference is held against."""
+`run` needs the GPUs, numpy, torch and transformers. How far two runs of one system are apart is what their difference is held against."""
 import argparse
 import json
 import math
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIMS = dict(vocab=256, hidden=768, heads=12, kv_heads=4, head_dim=64, layers=8, ffn=2048, seq=512)
-ROWS, STEPS, RANKS, LR = 8, 200, 2, 1e-3
+ROWS, STEPS, LR = 8, 200, 1e-3
 SCALE = 1024.0  # of fp16's loss, in both systems: far from overflow
 
 
@@ -63,10 +63,10 @@ def prepare(args):
     args.folder.mkdir(parents=True, exist_ok=True)
     model = json.loads((ROOT / "examples" / "llama-3.2-1b.json").read_text())
     model["name"] = "small-llama"
-    model["dims"].update(DIMS, batch=ROWS // RANKS)
+    model["dims"].update(DIMS, batch=ROWS // args.ranks)
     (args.folder / "model.json").write_text(json.dumps(model, indent=1))
     for name, flags in {"compiled": [], "zero3": ["--schedule", "zero3"], "fp16": ["--precision", "fp16"], "fp32": ["--precision", "fp32"]}.items():
-        subprocess.run([args.foregather, "compile", str(args.folder / "model.json"), "--target", "cuda", "--machine", "2xH200", "--precision", "bf16",
+        subprocess.run([args.foregather, "compile", str(args.folder / "model.json"), "--target", "cuda", "--machine", "2xH200", "--ranks", str(args.ranks), "--precision", "bf16",
                         *flags, "--decay", "all", "-o", str(args.folder / name)], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
         subprocess.run(["strip", str(args.folder / name)], check=True)
 
@@ -75,7 +75,7 @@ def ours(args, name, tag, *options):
     log = args.folder / f"{tag}.jsonl"
     log.unlink(missing_ok=True)
     command = [str((args.folder / name).resolve()), "--data", str(args.folder / "text.bin"), "--weights", str(args.folder / "weights.safetensors"),
-               "--steps", str(STEPS), "--lr", str(LR), "--weight-decay", "0.1", "--local-ranks", str(RANKS), "--log", str(log),
+               "--steps", str(STEPS), "--lr", str(LR), "--weight-decay", "0.1", "--local-ranks", str(args.ranks), "--log", str(log),
                "--print-every", "1000", *options]  # fmt: skip
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=100)
     rows = [json.loads(line) for line in open(log)]
@@ -163,6 +163,7 @@ def main():
     parser.add_argument("action", choices=["prepare", "run", "torch"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--foregather", default="foregather")
+    parser.add_argument("--ranks", type=int, choices=[1, 2, 4], default=2, help="of Foregather's programs: GPUs")
     parser.add_argument("--precision", choices=["bf16", "fp16", "fp32"], default="bf16", help="of the action torch")
     args = parser.parse_args()
     if args.action == "torch":

@@ -18,6 +18,8 @@
  * Cost: linear in nodes, times the buckets for small globals. */
 #include "passes/lower.h"
 
+#include "base/map.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -318,14 +320,25 @@ static const char *bucket_name(const Buckets *b, uint32_t bucket)
                            pinned);
 }
 
+/* A parameter may be called as a layer's bucket is. */
+static const char *unique_name(Buckets *b, FgMap *names, uint32_t bucket)
+{
+    const char *name = bucket_name(b, bucket);
+    while (!fg_map_add(names, name, bucket))
+        name = fg_arena_printf(b->graph->arena, "%s.bucket", name);
+    return fg_intern(b->graph->intern, name);
+}
+
 static void emit_buckets(Buckets *b)
 {
     FgArena *arena = b->graph->arena;
+    FgMap names;
+    fg_map_init(&names, b->scratch);
     for (uint32_t k = 0; k < b->members.len; k++) {
         const FgIdVec *members = &b->members.data[k];
         uint32_t *params = FG_NEW_ARRAY(arena, uint32_t, members->len);
         memcpy(params, members->data, members->len * sizeof *params);
-        FgPlanBucket bucket = {.name = fg_intern(b->graph->intern, bucket_name(b, k)),
+        FgPlanBucket bucket = {.name = unique_name(b, &names, k),
                                .params = params,
                                .n_params = members->len,
                                .pieces = 1};

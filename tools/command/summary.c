@@ -20,7 +20,8 @@ static int by_bytes(const void *a, const void *b)
     return x->mem < y->mem ? -1 : 1;
 }
 
-/* Classes at the peak, largest first: "master 2.30 GiB, optimizer 4.60 GiB". */
+/* Classes at the peak, largest first: "master 2.30 GiB, optimizer 4.60 GiB"; where all are asked
+ * for, what of the arena lies unused between them then. */
 static const char *shares_text(FgArena *arena, const FgLedger *ledger, uint32_t limit,
                                const char *between)
 {
@@ -33,6 +34,8 @@ static const char *shares_text(FgArena *arena, const FgLedger *ledger, uint32_t 
     for (uint32_t i = 0; i < FG_N_MEM_CLASSES && i < limit && shares[i].bytes > 0; i++)
         fg_buf_printf(&text, "%s%s %s", i ? between : "", fg_mem_class_name(shares[i].mem),
                       fg_bytes_text(arena, shares[i].bytes));
+    if (limit == FG_N_MEM_CLASSES && ledger->unused_bytes > 0)
+        fg_buf_printf(&text, "%sunused %s", between, fg_bytes_text(arena, ledger->unused_bytes));
     return fg_buf_text(&text);
 }
 
@@ -41,6 +44,7 @@ static const char *host_text(FgArena *arena, const FgLedger *ledger)
 {
     FgLedger host = *ledger;
     memcpy(host.by_class, ledger->host_by_class, sizeof host.by_class);
+    host.unused_bytes = 0;
     return shares_text(arena, &host, FG_N_MEM_CLASSES, " | ");
 }
 

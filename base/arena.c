@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_ASAN 1
@@ -49,9 +50,16 @@ struct FgArena {
 
 #define HEADER ((sizeof(Block) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN)
 
-static void out_of_memory(size_t bytes)
+/* No one could go on, and no bug of ours: neither a return nor an abort. Nothing buffered is
+ * written: half a result is none. */
+void fg_out_of_memory(size_t bytes)
 {
-    FG_BUG("out of memory: %zu bytes asked", bytes);
+    fprintf(stderr,
+            "error: out of memory: %zu bytes more are needed, and the system gives none\n"
+            "note: allow the command more (ulimit -v, the limit of its container), or give a "
+            "smaller model, --batch or --seq, or larger pieces (--vocab-chunk)\n",
+            bytes);
+    _exit(EXIT_FAILURE);
 }
 
 static char *payload(Block *block)
@@ -62,10 +70,10 @@ static char *payload(Block *block)
 static Block *block_new(size_t size)
 {
     if (size > SIZE_MAX - HEADER)
-        out_of_memory(size);
+        fg_out_of_memory(size);
     Block *block = calloc(1, HEADER + size);
     if (!block)
-        out_of_memory(size);
+        fg_out_of_memory(size);
     block->next = NULL;
     block->size = size;
     block->used = 0;
@@ -77,7 +85,7 @@ FgArena *fg_arena_new(void)
 {
     FgArena *arena = malloc(sizeof *arena);
     if (!arena)
-        out_of_memory(sizeof *arena);
+        fg_out_of_memory(sizeof *arena);
     arena->first = arena->current = block_new(FIRST_BLOCK);
     return arena;
 }
@@ -122,7 +130,7 @@ static Block *next_block(FgArena *arena, size_t need)
 void *fg_arena_alloc(FgArena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX - 4 * ARENA_ALIGN)
-        out_of_memory(bytes);
+        fg_out_of_memory(bytes);
     size_t need = (bytes + ARENA_GAP + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (need == 0)
         need = ARENA_ALIGN;
@@ -140,7 +148,7 @@ void *fg_arena_alloc_array(FgArena *arena, size_t n, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes))
-        out_of_memory(SIZE_MAX);
+        fg_out_of_memory(SIZE_MAX);
     return fg_arena_alloc(arena, bytes);
 }
 

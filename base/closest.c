@@ -2,7 +2,7 @@
  * third of the word, so that a suggestion is only made where the two really look alike. */
 #include "base/str.h"
 
-#include "base/diag.h"
+#include "base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ const char *fg_closest(const char *word, const char *const *candidates, uint32_t
     size_t len = strlen(word);
     uint32_t *rows = calloc(3 * (len + 1), sizeof *rows);
     if (!rows)
-        FG_BUG("out of memory: %zu bytes asked", 3 * (len + 1) * sizeof *rows);
+        fg_out_of_memory(3 * (len + 1) * sizeof *rows);
     const char *best = NULL;
     uint32_t best_distance = (uint32_t)(len / 3 > 1 ? len / 3 : 1) + 1;
     for (uint32_t i = 0; i < n; i++) {

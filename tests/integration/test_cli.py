@@ -2,7 +2,9 @@
 import json
 import os
 import re
+import resource
 import struct
+import subprocess
 
 from common import Cases, open_tools, require
 
@@ -145,6 +147,22 @@ class Cli:
         total = report["bound_us"] + report["slowed_us"] + report["exposed_us"]
         require(abs(total - report["step_us"]) < 1e-6 * report["step_us"], f"{total} is not the step of {report['step_us']} us")
 
+    def out_of_memory(self):
+        """A host without memory is no bug of the command: status 1, what was needed, and no folder that is kept."""
+        folder = self.tools.path("memory", "tmp")
+        os.mkdir(folder)
+
+        def limited(*words):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20))  # noqa: E731
+            return subprocess.run([self.tools.foregather, *words], capture_output=True, text=True, preexec_fn=limit, env=dict(os.environ, TMPDIR=folder))  # fmt: skip
+
+        if limited("version").returncode != 0:
+            return  # a sanitizer's shadow alone is larger
+        done = limited("dump", self.tiny, "--seq", "100000000", "--vocab-chunk", "8", "--stage", "graph")
+        require(done.returncode == 1 and not done.stdout, f"ended with {done.returncode}: {done.stderr}")
+        require(re.match(r"error: out of memory: \d+ bytes more are needed.*\nnote: allow the command more", done.stderr), done.stderr)
+        require("bug" not in done.stderr and not os.listdir(folder), f"{os.listdir(folder)}: {done.stderr}")
+
     def checked(self):
         """Checked mode finds nothing in any schedule, clipped and accumulated or not."""
         data = self.tools.path("data.bin")
@@ -176,7 +194,7 @@ def main():
         cases.run(f"{example}: emitted C is straight calls and clean", cli.emits_clean_c, example)
         cases.run(f"{example}: diff", cli.diffs, example)
     for name in ("diff_of_dumps", "help_and_version", "usage", "bad_input", "does_not_fit", "outputs_replace_no_inputs", "times_add_up",
-                 "tokens", "checked", "programs_refuse"):  # fmt: skip
+                 "tokens", "checked", "programs_refuse", "out_of_memory"):  # fmt: skip
         cases.run(f"command: {name.replace('_', ' ')}", getattr(cli, name))
     tools.close()
     cases.end()

@@ -1,11 +1,13 @@
 /* Files and processes. The only place that looks at errno: callers get a sentence. */
 #include "base/file.h"
 
+#include "base/hold.h"
 #include "base/str.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -174,14 +176,17 @@ bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char *
     /* A plain file is made beside the old one and renamed; whether that works is best tried: some
      * file systems refuse what their permissions allow. */
     const char *trial;
-    int fd = open_beside(arena, target, 0666, &trial);
-    if (fd < 0)
-        return refused(arena, path,
-                       fg_arena_printf(arena, "its folder %s: %s", folder, strerror(errno)),
-                       out_error);
-    close(fd);
-    unlink(trial);
-    return true;
+    FgHold hold;
+    fg_hold_begin(&hold);
+    int fd = open_beside(arena, target, 0666, &trial), why = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(trial);
+    }
+    fg_hold_end(&hold);
+    return fd >= 0 ||
+           refused(arena, path, fg_arena_printf(arena, "its folder %s: %s", folder, strerror(why)),
+                   out_error);
 }
 
 /* ---- writing ---- */
@@ -200,8 +205,8 @@ static bool write_device(FgArena *arena, const char *path, const char *text, siz
 }
 
 /* Whole or not at all: beside the old one, then renamed. */
-static bool replace(FgArena *arena, const char *path, mode_t mode, const char *text, size_t len,
-                    const char **out_error)
+static bool replace_held(FgArena *arena, const char *path, mode_t mode, const char *text,
+                         size_t len, const char **out_error)
 {
     const char *temporary, *target = fg_file_target(arena, path);
     int fd = open_beside(arena, target, mode, &temporary);
@@ -210,10 +215,22 @@ static bool replace(FgArena *arena, const char *path, mode_t mode, const char *t
     bool ok = write_all(fd, text, len) || failed(arena, path, out_error);
     if (close(fd) != 0 && ok)
         ok = failed(arena, path, out_error);
+    if (ok && fg_hold_asked())
+        ok = refused(arena, path, "interrupted", out_error);
     if (ok && rename(temporary, target) != 0)
         ok = failed(arena, path, out_error);
     if (!ok)
         unlink(temporary);
+    return ok;
+}
+
+static bool replace(FgArena *arena, const char *path, mode_t mode, const char *text, size_t len,
+                    const char **out_error)
+{
+    FgHold hold;
+    fg_hold_begin(&hold);
+    bool ok = replace_held(arena, path, mode, text, len, out_error);
+    fg_hold_end(&hold);
     return ok;
 }
 
@@ -234,24 +251,90 @@ bool fg_file_install(FgArena *arena, const char *from, const char *path, const c
            replace(arena, path, 0777, text, len, out_error);
 }
 
+/* ---- processes ---- */
+#define LOOK_MS 50     /* at most, between looks at whether this process is asked to end */
+#define GRACE_LOOKS 20 /* for the other to tidy up, before it is killed */
+
+/* The new process leads a group, so that what it starts can be ended with it, and holds nothing
+ * back. An errno value, 0 when that could be said. */
+static int stand_alone(posix_spawnattr_t *attributes)
+{
+    sigset_t mask;
+    fg_hold_free_mask(&mask);
+    int error = posix_spawnattr_setsigmask(attributes, &mask);
+    return error ? error
+                 : posix_spawnattr_setflags(attributes,
+                                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+}
+
 /* Starts argv with its standard error at `write_end`. An errno value, 0 when it runs. */
 static int spawn(const char *const *argv, int write_end, pid_t *out_pid)
 {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     int error = posix_spawn_file_actions_init(&actions);
     if (error)
         return error;
-    error = posix_spawn_file_actions_adddup2(&actions, write_end, STDERR_FILENO);
+    error = posix_spawnattr_init(&attributes);
     if (!error) {
+        error = posix_spawn_file_actions_adddup2(&actions, write_end, STDERR_FILENO);
+        if (!error)
+            error = stand_alone(&attributes);
         /* posix_spawnp takes char *const [] for historical reasons and writes nothing. */
         char *const *args = (char *const *)(uintptr_t)argv;
-        error = posix_spawnp(out_pid, argv[0], &actions, NULL, args, environ);
+        if (!error)
+            error = posix_spawnp(out_pid, argv[0], &actions, &attributes, args, environ);
+        posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
 
-int fg_run(FgArena *arena, const char *const *argv, const char **out_output)
+/* Takes what stands in the pipe; false at its end. */
+static bool take(int fd, FgBuf *buf)
+{
+    char chunk[16384];
+    ssize_t n = read(fd, chunk, sizeof chunk);
+    if (n > 0)
+        fg_buf_put(buf, chunk, (size_t)n);
+    return n > 0 || (n < 0 && errno == EINTR);
+}
+
+/* Where this process is asked to end, the other and what it started are: first asked, then made. */
+static void pass_on(pid_t group, int *looks)
+{
+    if (!fg_hold_asked())
+        return;
+    if (*looks == 0)
+        kill(-group, SIGTERM);
+    else if (*looks == GRACE_LOOKS)
+        kill(-group, SIGKILL);
+    ++*looks;
+}
+
+/* Hears the process `pid` out at `fd` and waits for its end, while requests to end are held back.
+ * 0 with *out_status; -1 with errno set. */
+static int attend(pid_t pid, int fd, FgBuf *buf, int *out_status)
+{
+    int looks = 0;
+    for (bool open = true; open && looks <= GRACE_LOOKS;) {
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        if (poll(&end, 1, LOOK_MS) > 0)
+            open = take(fd, buf);
+        pass_on(pid, &looks);
+    }
+    for (int wait_ms = 1;; wait_ms = wait_ms < LOOK_MS ? 2 * wait_ms : LOOK_MS) {
+        pid_t ended = waitpid(pid, out_status, WNOHANG);
+        if (ended == pid)
+            return 0;
+        if (ended < 0 && errno != EINTR)
+            return -1;
+        pass_on(pid, &looks);
+        poll(NULL, 0, wait_ms);
+    }
+}
+
+static int run_held(FgArena *arena, const char *const *argv, const char **out_output)
 {
     int ends[2];
     if (pipe(ends) != 0) {
@@ -261,26 +344,28 @@ int fg_run(FgArena *arena, const char *const *argv, const char **out_output)
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     pid_t pid = 0;
-    int error = spawn(argv, ends[1], &pid);
+    int status = 0, error = spawn(argv, ends[1], &pid);
     close(ends[1]);
     FgBuf buf;
     fg_buf_init(&buf, arena);
-    if (!error)
-        read_all(ends[0], &buf);
+    if (!error && attend(pid, ends[0], &buf, &status) != 0)
+        error = errno;
     close(ends[0]);
     if (error) {
         *out_output = fg_arena_printf(arena, "%s: %s", argv[0], strerror(error));
         return -1;
     }
     *out_output = fg_buf_text(&buf);
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR) {
-            failed(arena, argv[0], out_output);
-            return -1;
-        }
-    }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int fg_run(FgArena *arena, const char *const *argv, const char **out_output)
+{
+    FgHold hold;
+    fg_hold_begin(&hold);
+    int status = run_held(arena, argv, out_output);
+    fg_hold_end(&hold);
+    return status;
 }
 
 const char *fg_temp_dir(FgArena *arena, const char **out_error)

@@ -30,7 +30,8 @@ bool fg_file_is_device(const char *path);
 bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error);
 /* Runs argv[0] (searched in PATH) and waits. Standard error of the child is captured into
  * *out_output. Returns its exit status, 128 + signal, or -1 when it could not start (*out_output
- * then says why). */
+ * then says why). It leads a process group; where this process is asked to end meanwhile
+ * (base/hold.h), the group is ended first. */
 int fg_run(FgArena *arena, const char *const *argv, const char **out_output);
 /* A private new folder under TMPDIR or /tmp; NULL with *out_error on failure. */
 const char *fg_temp_dir(FgArena *arena, const char **out_error);

@@ -1,13 +1,19 @@
 /* The command. main runs a verb in a child process, so that a bug of ours (an abort, a bad access)
- * still ends with a message, a reproducer and exit code 4, without handlers or global state. */
+ * still ends with a message, a reproducer and exit code 4, without handlers or global state. The
+ * two end together: what asks the parent to end is passed on, and the child is asked when the
+ * parent is gone. The child removes what it has begun (base/hold.h). */
 #include "base/diag.h"
 #include "base/file.h"
+#include "base/hold.h"
 #include "tools/command/command.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,11 +153,11 @@ static const char *write_reproducer(FgArena *arena, int argc, char **argv)
 
 static int report_internal(FgArena *arena, int signal_number, int argc, char **argv)
 {
-    const char *folder = write_reproducer(arena, argc, argv);
     fprintf(
         stderr,
         "foregather: internal error (signal %d): this is a bug in foregather, please report it\n",
         signal_number);
+    const char *folder = write_reproducer(arena, argc, argv);
     if (folder)
         fprintf(stderr, "note: %s holds the command and its input files\n", folder);
     return FG_EXIT_INTERNAL;
@@ -174,22 +180,69 @@ static void keep_streams(void)
         close(fd);
 }
 
+/* In the child: asks to be asked to end when the parent does. False: it is gone already. */
+static bool end_with(pid_t parent)
+{
+#ifdef __linux__
+    struct sigaction now;
+    bool ignored = sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+    prctl(PR_SET_PDEATHSIG, ignored ? SIGKILL : SIGTERM);
+#endif
+    return getppid() == parent;
+}
+
+/* Waits for the child, and passes on what asks this process to end. The child's status. */
+static int attend(pid_t child, const sigset_t *awaited)
+{
+    int status = 0, came;
+    while (waitpid(child, &status, WNOHANG) != child)
+        if (sigwait(awaited, &came) == 0 && came != SIGCHLD)
+            kill(child, came);
+    return status;
+}
+
+/* How the command ends after its child: of the same signal, where one ended it that is no bug. */
+static int conclude(FgArena *arena, int status, int argc, char **argv)
+{
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    int ending = WTERMSIG(status);
+    if (is_bug(ending))
+        return report_internal(arena, ending, argc, argv);
+    if (ending == SIGKILL)
+        fputs("foregather: error: killed from outside; systems do so where memory runs out\n"
+              "note: then give a smaller model, --batch or --seq, or the command more memory\n",
+              stderr);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, ending);
+    raise(ending);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return 128 + ending;
+}
+
 int main(int argc, char **argv)
 {
     keep_streams();
     FgArena *arena = fg_arena_new();
-    int status = 0, code;
-    pid_t child = fork();
-    if (child <= 0) { /* the child; or no process could be made, then without the net */
-        code = finish(run(arena, argc, argv));
-        fg_arena_free(arena);
-        return code;
+    FgHold hold;
+    sigset_t awaited, chld;
+    int code;
+    signal(SIGCHLD, SIG_DFL); /* whoever ignores it has no child to wait for */
+    fg_hold_begin(&hold);
+    fg_hold_signals(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &chld, NULL);
+    pid_t parent = getpid(), child = fork();
+    if (child > 0) {
+        code = conclude(arena, attend(child, &awaited), argc, argv);
+    } else { /* the child; or no process could be made, then without the net */
+        fg_hold_end(&hold);
+        bool wanted = child < 0 || end_with(parent);
+        code = wanted ? finish(run(arena, argc, argv)) : FG_EXIT_INPUT;
     }
-    while (waitpid(child, &status, 0) < 0)
-        ;
-    code = WIFEXITED(status)          ? WEXITSTATUS(status)
-           : is_bug(WTERMSIG(status)) ? report_internal(arena, WTERMSIG(status), argc, argv)
-                                      : 128 + WTERMSIG(status);
     fg_arena_free(arena);
     return code;
 }

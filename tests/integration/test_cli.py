@@ -3,8 +3,10 @@ import json
 import os
 import re
 import resource
+import signal
 import struct
 import subprocess
+import time
 
 from common import Cases, open_tools, require
 
@@ -12,6 +14,22 @@ EXAMPLES = ("tiny-llama", "mlp", "mixture", "frozen", "gpt2", "llama-3.2-1b")
 # Large models are compiled for a machine that holds them; their programs are not run here.
 FLAGS = {"gpt2": ("--ranks", 2, "--memory", "16GiB", "--seq", 128), "llama-3.2-1b": ("--machine", "2xT4", "--precision", "bf16", "--recompute", "full")}
 C_FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes", "-Wmissing-prototypes", "-fsyntax-only")  # fmt: skip
+
+
+def wait_until(true, text, seconds=20):
+    end = time.monotonic() + seconds
+    while not true():
+        require(time.monotonic() < end, text)
+        time.sleep(0.01)
+
+
+def ended(pid):
+    """Gone, or a zombie that nobody asks after."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 class Cli:
@@ -163,6 +181,31 @@ class Cli:
         require(re.match(r"error: out of memory: \d+ bytes more are needed.*\nnote: allow the command more", done.stderr), done.stderr)
         require("bug" not in done.stderr and not os.listdir(folder), f"{os.listdir(folder)}: {done.stderr}")
 
+    def interrupted(self):
+        """A signal to the command, while the compiler runs, ends all that it started; nothing is written, nothing stays behind."""
+        compiler = self.tools.path("interrupted", "cc")
+        with open(compiler, "w") as f:
+            f.write('#!/bin/sh\nsleep 60 &\necho $! > "$STARTED.tmp"\nmv "$STARTED.tmp" "$STARTED"\nwait\n')
+        os.chmod(compiler, 0o755)
+        for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL):
+            started, folder, out = (self.tools.path("interrupted", sent.name, name) for name in ("started", "tmp", "out"))
+            os.mkdir(folder)
+            running = subprocess.Popen([self.tools.foregather, "compile", self.tiny, "--no-verify", "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=dict(os.environ, CC=compiler, TMPDIR=folder, STARTED=started),
+                                       preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)])  # fmt: skip
+            wait_until(lambda: os.path.exists(started), "the compiler does not start")
+            require(os.listdir(folder), "the compiler runs in no folder of its own")
+            with open(started) as f:
+                sleeper = int(f.read())
+            running.send_signal(sent)
+            said = running.communicate(timeout=20)
+            require(running.returncode == -sent, f"{sent.name}: ended with {running.returncode}")
+            wait_until(lambda: ended(sleeper), f"{sent.name}: what the compiler started goes on")
+            wait_until(lambda: not os.listdir(folder), f"{sent.name}: {os.listdir(folder)} stays behind")
+            left = sorted(os.listdir(os.path.dirname(out)))
+            require(left == ["started", "tmp"], f"{sent.name}: there is {left}")
+            require(said == (b"", b""), f"{sent.name}: it said {said}")
+
     def checked(self):
         """Checked mode finds nothing in any schedule, clipped and accumulated or not."""
         data = self.tools.path("data.bin")
@@ -194,7 +237,7 @@ def main():
         cases.run(f"{example}: emitted C is straight calls and clean", cli.emits_clean_c, example)
         cases.run(f"{example}: diff", cli.diffs, example)
     for name in ("diff_of_dumps", "help_and_version", "usage", "bad_input", "does_not_fit", "outputs_replace_no_inputs", "times_add_up",
-                 "tokens", "checked", "programs_refuse", "out_of_memory"):  # fmt: skip
+                 "tokens", "checked", "programs_refuse", "out_of_memory", "interrupted"):  # fmt: skip
         cases.run(f"command: {name.replace('_', ' ')}", getattr(cli, name))
     tools.close()
     cases.end()

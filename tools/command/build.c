@@ -8,6 +8,7 @@
 #include "tools/command/build.h"
 
 #include "base/file.h"
+#include "base/hold.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -341,24 +342,34 @@ static bool compile(FgArena *arena, const FgBuild *build, const char *runtime, c
 
 /* All that the compiler is given lies in a folder that is this user's alone. nvcc runs its parts by
  * a shell: it sees no name that the user has chosen. */
-bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error)
+static bool build_in(FgArena *arena, const FgBuild *build, const char *runtime, const char *folder,
+                     const char **out_error)
 {
-    const char *runtime = find_runtime(arena, out_error);
-    bool ready = runtime && (!build->cuda || cuda_ready(arena, build, runtime, out_error));
-    const char *folder = ready ? fg_temp_dir(arena, out_error) : NULL;
-    *out_ms = 0;
-    if (!folder)
-        return false;
     const char *c_path =
         fg_arena_printf(arena, "%s/%s", folder, build->cuda ? "program.cu" : build->name);
     const char *made = fg_arena_printf(arena, "%s/program", folder);
     FgStrVec objects = {0};
+    return fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
+           build_objects(arena, build, runtime, folder, &objects, out_error) &&
+           build_kernels(arena, build, runtime, folder, c_path, &objects, out_error) &&
+           compile(arena, build, runtime, c_path, &objects, made, out_error);
+}
+
+/* Requests to end are held back while there is a folder to remove. */
+bool fg_build(FgArena *arena, const FgBuild *build, double *out_ms, const char **out_error)
+{
+    const char *runtime = find_runtime(arena, out_error);
+    FgHold hold;
+    *out_ms = 0;
+    if (!runtime || (build->cuda && !cuda_ready(arena, build, runtime, out_error)))
+        return false;
     double start = now_ms();
-    bool ok = fg_file_write(arena, c_path, build->text, strlen(build->text), out_error) &&
-              build_objects(arena, build, runtime, folder, &objects, out_error) &&
-              build_kernels(arena, build, runtime, folder, c_path, &objects, out_error) &&
-              compile(arena, build, runtime, c_path, &objects, made, out_error);
+    fg_hold_begin(&hold);
+    const char *folder = fg_temp_dir(arena, out_error);
+    bool ok = folder && build_in(arena, build, runtime, folder, out_error);
     *out_ms = now_ms() - start;
-    fg_temp_dir_remove(arena, folder);
+    if (folder)
+        fg_temp_dir_remove(arena, folder);
+    fg_hold_end(&hold);
     return ok;
 }

@@ -456,9 +456,8 @@ def execute(args):
     cases.run("compute-sanitizer memcheck, tiny-one", sanitizer, run, "memcheck")
     for tool in ("memcheck", "synccheck"):
         cases.run(f"compute-sanitizer {tool}, tiny-one, builtin attention", sanitizer, run, tool, "tiny-one", "builtin")
-    # racecheck of CUDA 13.0 ends in an error of its own wherever attention on matrix units runs, looked at or not, and cuDNN's
-    # does not start under it: bf16 goes with a model without attention, and the builtin one is looked at in f32.
-    cases.run("compute-sanitizer racecheck, chains-bf16", sanitizer, run, "racecheck", "chains-bf16")
+    # racecheck of CUDA 13.0 ends in an error of its own behind cuBLASLt's products of 16 bits, with and without attention in
+    # the model, although their names are left out: kernels are looked at in f32.
     cases.run("compute-sanitizer racecheck, tiny-one-f32, builtin attention", sanitizer, run, "racecheck", "tiny-one-f32", "builtin")
     end_units(cases, waits)  # before what measures memory
     if run.gpus >= 2:

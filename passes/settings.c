@@ -89,19 +89,26 @@ void fg_settings_offload(FgSettings *s, uint64_t bytes)
 }
 
 /* ---- fixed plans ---- */
-/* Gathers at use, with what the setting offloads in parts of at most `piece` elements. */
-static FgPlan *make_at_use(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t piece,
+/* Gathers at use, with what the setting offloads in parts of at most `piece` elements. NULL where a
+ * cut is asked for and nothing can be cut. */
+static FgPlan *make_at_use(FgSettings *s, uint32_t rung, FgBorders borders, uint64_t piece,
                            uint32_t *out_offloaded)
 {
     FgModule *graph = s->by_rung[rung].graph;
     FgArena *scratch = fg_arena_new();
-    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
-                                 (FgBorders){.by_module = unit == FG_UNIT_MODULE});
-    *out_offloaded = offload(s, graph, plan, piece);
-    if (!fg_update_waits(&graph->numerics)) /* else the link idles while the first update runs */
+    FgPlan *plan =
+        fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute, borders);
+    *out_offloaded = plan ? offload(s, graph, plan, piece) : 0;
+    if (plan &&
+        !fg_update_waits(&graph->numerics)) /* else the link idles during the first update */
         fg_plan_travel(plan, graph, scratch, s->search->machine);
     fg_arena_free(scratch);
     return plan;
+}
+
+static FgBorders borders_of(FgUnit unit)
+{
+    return (FgBorders){.by_module = unit == FG_UNIT_MODULE};
 }
 
 static FgPlan *plan_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
@@ -109,7 +116,7 @@ static FgPlan *plan_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
     FgSetting *setting = &s->by_rung[rung];
     if (!setting->at_use[unit].plan)
         setting->at_use[unit].plan =
-            make_at_use(s, rung, unit, LEAST_PIECE, &setting->offloaded[unit]);
+            make_at_use(s, rung, borders_of(unit), LEAST_PIECE, &setting->offloaded[unit]);
     return setting->at_use[unit].plan;
 }
 
@@ -145,7 +152,7 @@ bool fg_setting_timed(FgSettings *s, uint32_t rung, FgUnit unit, FgEvaluation *o
     if (!fg_setting_enter(s, rung))
         return false;
     uint32_t offloaded;
-    FgPlan *plan = make_at_use(s, rung, unit, PIECE, &offloaded);
+    FgPlan *plan = make_at_use(s, rung, borders_of(unit), PIECE, &offloaded);
     FgArena *scratch = fg_arena_new();
     fg_offload_time(scratch, plan, s->by_rung[rung].graph, s->search->machine, COPY_SLACK);
     fg_arena_free(scratch);
@@ -160,14 +167,8 @@ bool fg_setting_cut(FgSettings *s, uint32_t rung, double cut, FgPlan **out)
         return false;
     if (s->by_rung[rung].offloaded[FG_UNIT_LAYER])
         return true;
-    FgModule *graph = s->by_rung[rung].graph;
-    FgArena *scratch = fg_arena_new();
-    FgPlan *plan = fg_plan_units(graph, scratch, "minimum", s->ladder.rungs.data[rung].recompute,
-                                 (FgBorders){.cut = cut});
-    if (plan && !fg_update_waits(&graph->numerics))
-        fg_plan_travel(plan, graph, scratch, s->search->machine);
-    fg_arena_free(scratch);
-    *out = plan;
+    uint32_t offloaded;
+    *out = make_at_use(s, rung, (FgBorders){.cut = cut}, PIECE, &offloaded);
     return true;
 }
 

@@ -312,25 +312,23 @@ static void pass_on(pid_t group, int *looks)
     ++*looks;
 }
 
-/* Hears the process `pid` out at `fd` and waits for its end, while requests to end are held back.
- * 0 with *out_status; -1 with errno set. */
+/* Hears the process `pid` out at `fd` and waits for its end, while requests to end are held back;
+ * what it leaves running behind it (a server of a compiler cache) may hold the pipe for ever. 0
+ * with *out_status; -1 with errno set. */
 static int attend(pid_t pid, int fd, FgBuf *buf, int *out_status)
 {
-    int looks = 0;
-    for (bool open = true; open && looks <= GRACE_LOOKS;) {
-        struct pollfd end = {.fd = fd, .events = POLLIN};
-        if (poll(&end, 1, LOOK_MS) > 0)
-            open = take(fd, buf);
-        pass_on(pid, &looks);
-    }
-    for (int wait_ms = 1;; wait_ms = wait_ms < LOOK_MS ? 2 * wait_ms : LOOK_MS) {
-        pid_t ended = waitpid(pid, out_status, WNOHANG);
-        if (ended == pid)
-            return 0;
-        if (ended < 0 && errno != EINTR)
+    bool open = true, ended = false;
+    for (int looks = 0, wait_ms = 1;; wait_ms = wait_ms < LOOK_MS ? 2 * wait_ms : LOOK_MS) {
+        pid_t found = ended ? 0 : waitpid(pid, out_status, WNOHANG);
+        if (found < 0 && errno != EINTR)
             return -1;
+        ended = ended || found == pid;
+        struct pollfd end = {.fd = open ? fd : -1, .events = POLLIN};
+        if (poll(&end, 1, ended ? 0 : wait_ms) > 0)
+            open = take(fd, buf);
+        else if (ended)
+            return 0;
         pass_on(pid, &looks);
-        poll(NULL, 0, wait_ms);
     }
 }
 

@@ -354,7 +354,7 @@ def run_one(args, case, system):
         try:
             row.update((run_ours if system in OURS else run_torch)(args, case, system, log))
             row.update(case.figures(row["ms"]))
-        except (RuntimeError, OSError, KeyError, ValueError) as error:
+        except (RuntimeError, OSError, KeyError, ValueError, subprocess.TimeoutExpired) as error:
             row["failed"] = f"{type(error).__name__}: {error}" if not isinstance(error, RuntimeError) else str(error)
     if "failed" in row:
         tail = log_path.read_text(errors="replace").strip().splitlines()[-3:]

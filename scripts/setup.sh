@@ -35,9 +35,14 @@ need() {
 # What building takes, and what trained programs are compiled with.
 build_packages=(gcc libc6-dev cmake ninja-build libjansson-dev libopenblas-serial-dev libclang-19-dev python3)
 
+# configured FOLDER: it can be built in. A cache alone is what a configuration leaves that found something missing.
+configured() {
+    [ -f "$1/build.ninja" ] || [ -f "$1/Makefile" ]
+}
+
 # build_targets [TARGET...]: configures once and builds them, or everything, in build/.
 build_targets() {
-    if [ ! -f "$build/CMakeCache.txt" ]; then
+    if ! configured "$build"; then
         run cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
     fi
     local targets=()

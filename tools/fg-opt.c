@@ -279,6 +279,10 @@ int main(int argc, char **argv)
         print_ops_markdown(arena);
     else
         code = run_all(arena, &options);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("fg-opt: standard output cannot be written\n", stderr);
+        code = EXIT_BAD_INPUT;
+    }
     fg_arena_free(arena);
     return code;
 }

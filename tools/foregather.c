@@ -116,14 +116,33 @@ static FgExit run(FgArena *arena, int argc, char **argv)
     return run_verb(arena, argc - 1, argv + 1);
 }
 
-/* Output that could not be written (a full disk, a closed pipe) is an error too. */
+/* Output that could not be written (a full disk, a closed pipe) is an error too, also where only
+ * some of it, earlier, could not. */
 static int finish(FgExit code)
 {
-    if (fflush(stdout) != 0 && code == FG_EXIT_OK) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == FG_EXIT_OK) {
         fputs("foregather: error: standard output cannot be written\n", stderr);
         return FG_EXIT_INPUT;
     }
     return (int)code;
+}
+
+/* A copy of the file that a word of the command names, by itself or as a flag's value; of two files
+ * of one name the second has its count in front. What is no file is left out, and what is no plain
+ * file: a terminal or a pipe would be waited for. */
+static void copy_into(FgArena *arena, const char *folder, const char *word)
+{
+    const char *equals = word[0] == '-' ? strchr(word, '=') : NULL, *error;
+    const char *path = equals ? equals + 1 : word, *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    char *text;
+    size_t len;
+    if (*path == '-' || fg_file_is_device(path) || !fg_file_read(arena, path, &text, &len, &error))
+        return;
+    const char *copy = fg_arena_printf(arena, "%s/%s", folder, name);
+    for (uint32_t i = 2; access(copy, F_OK) == 0; i++)
+        copy = fg_arena_printf(arena, "%s/%u-%s", folder, i, name);
+    fg_file_write(arena, copy, text, len, &error);
 }
 
 /* A folder with the command line and copies of the files that it names; NULL when it cannot be
@@ -135,19 +154,13 @@ static const char *write_reproducer(FgArena *arena, int argc, char **argv)
     if (!folder)
         return NULL;
     fg_buf_init(&line, arena);
-    for (int i = 0; i < argc; i++) {
-        char *text;
-        size_t len;
-        const char *slash = strrchr(argv[i], '/'), *name = slash ? slash + 1 : argv[i];
-        bool is_file =
-            i > 1 && argv[i][0] != '-' && fg_file_read(arena, argv[i], &text, &len, &error);
-        if (is_file && *name)
-            fg_file_write(arena, fg_arena_printf(arena, "%s/%s", folder, name), text, len, &error);
+    for (int i = 0; i < argc; i++)
         fg_buf_printf(&line, "%s%s", i ? " " : "", fg_quoted(arena, argv[i]));
-    }
     fg_buf_puts(&line, "\n");
     bool ok = fg_file_write(arena, fg_arena_printf(arena, "%s/command", folder), line.data,
                             line.len, &error);
+    for (int i = 2; ok && i < argc; i++)
+        copy_into(arena, folder, argv[i]);
     return ok ? folder : NULL;
 }
 

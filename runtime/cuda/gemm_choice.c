@@ -1,13 +1,13 @@
 /* Choosing algorithms of matrix products by measurement, and the file that keeps the choice. */
 #include "runtime/cuda/core.h"
 #include "runtime/cuda/gemm_plan.h"
+#include "runtime/launch/whole_file.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CANDIDATES = 16, RUNS = 4, ROUNDS = 5, N_EVENTS = 2 * RUNS };
 /* The library's first choice stays unless another is this much faster: less is noise. */
@@ -278,28 +278,6 @@ void fg_cuda_gemm_read(FgRtCx *cx, const char *path)
     free(text);
 }
 
-/* Beside its place, then renamed: who reads it finds it whole. */
-static bool put_file(FgRtCx *cx, const char *path, const char *text, size_t bytes)
-{
-    size_t room = strlen(path) + 32;
-    char *made = malloc(room);
-    if (made)
-        snprintf(made, room, "%s.tmp-%ld", path, (long)getpid());
-    int fd = made ? open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bool ok = file && !fg_cuda_fault(cx, FG_FAULT_WRITE, "the file of algorithms") &&
-              fwrite(text, 1, bytes, file) == bytes;
-    if (file)
-        ok = fclose(file) == 0 && ok;
-    else if (fd >= 0)
-        close(fd);
-    ok = ok && rename(made, path) == 0;
-    if (!ok && fd >= 0)
-        unlink(made);
-    free(made);
-    return ok;
-}
-
 void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
 {
     size_t older_bytes, bytes = 0;
@@ -310,8 +288,9 @@ void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
     if (!ours)
         fg_cuda_raise(cx, "%s is not overwritten: %s", path, error);
     char *text = ours ? fg_cuda_gemm_text(cx, older, older_bytes, &bytes) : NULL;
-    if (text && !put_file(cx, path, text, bytes))
-        fg_cuda_raise(cx, "%s: cannot be written", path);
+    if (text && !fg_cuda_fault(cx, FG_FAULT_WRITE, "the file of algorithms") &&
+        !fg_whole_file_put(path, text, bytes))
+        fg_cuda_raise(cx, "%s: cannot be written: %s", path, strerror(errno));
     free(older);
     free(text);
 }

@@ -87,9 +87,17 @@ static bool gather_all(FgWorld *world, int listener, char *error, size_t error_b
     time_t start = fg_world_now_s();
     uint32_t there = 0;
     while (there < world->n_peers) {
-        int fd = fg_wire_accept(listener, 1000);
+        const char *why;
+        int fd = fg_wire_accept(listener, 1000, &why);
         if (fd >= 0 && !admit(world, fd, &there, error, error_bytes))
             return false;
+        if (why) {
+            snprintf(error, error_bytes,
+                     "rank 0 has the connections of %u of %u ranks and cannot take another: %s; a "
+                     "higher limit of open files (ulimit -n) may help",
+                     there, world->n_peers, why);
+            return false;
+        }
         if (there < world->n_peers && fg_world_now_s() - start >= (time_t)world->options.join_s) {
             name_missing(world, error, error_bytes);
             return false;

@@ -55,6 +55,8 @@ static bool open_listener(Spawn *spawn)
         listen(spawn->listener, SOMAXCONN) != 0 ||
         getsockname(spawn->listener, (struct sockaddr *)&address, &length) != 0) {
         fprintf(stderr, "error: no port on 127.0.0.1 for the ranks to meet: %s\n", strerror(errno));
+        if (spawn->listener >= 0)
+            close(spawn->listener);
         return false;
     }
     spawn->port = ntohs(address.sin_port);
@@ -157,11 +159,14 @@ int fg_spawn_ranks(uint32_t ranks, char *const *argv)
 {
     Spawn spawn = {.ranks = ranks, .children = calloc(ranks, sizeof(Child))};
     sigset_t signals, before;
+    if (!spawn.children)
+        fprintf(stderr, "error: out of memory for %u ranks\n", ranks);
     if (!spawn.children || !open_listener(&spawn)) {
         free(spawn.children);
         return 1;
     }
     fflush(NULL);
+    signal(SIGCHLD, SIG_DFL); /* whoever ignores it has no child to wait for */
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
     sigaddset(&signals, SIGINT);
@@ -175,6 +180,7 @@ int fg_spawn_ranks(uint32_t ranks, char *const *argv)
         if (pid < 0) {
             fprintf(stderr, "error: rank %u cannot be started: %s\n", rank, strerror(errno));
             spawn.status = 1;
+            spawn.killed = true;
             signal_all(&spawn, SIGKILL);
             break;
         }

@@ -128,14 +128,18 @@ int fg_wire_listen(const FgPlace *place, char *error, size_t error_bytes)
     return fd;
 }
 
-int fg_wire_accept(int listener, int wait_ms)
+int fg_wire_accept(int listener, int wait_ms, const char **out_why)
 {
     struct pollfd wait = {.fd = listener, .events = POLLIN};
+    *out_why = NULL;
     if (poll(&wait, 1, wait_ms) <= 0)
         return -1;
     int fd = accept(listener, NULL, NULL);
-    if (fd < 0)
+    if (fd < 0) { /* others mean that the connection has broken meanwhile */
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            *out_why = strerror(errno);
         return -1;
+    }
     struct timeval limit = {.tv_sec = HELLO_S}; /* a stranger that says nothing */
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     set_up(fd);

@@ -37,8 +37,9 @@ bool fg_wire_receive(int fd, FgWireMessage *out);
 
 /* A socket at the place's port, or -1. */
 int fg_wire_listen(const FgPlace *place, char *error, size_t error_bytes);
-/* The next connection within `wait_ms`, or -1. */
-int fg_wire_accept(int listener, int wait_ms);
+/* The next connection within `wait_ms`, or -1; *out_why then says what this process lacks for one
+ * that came, or is NULL. */
+int fg_wire_accept(int listener, int wait_ms, const char **out_why);
 /* Tries until rank 0 answers or `wait_s` are over: then -1. */
 int fg_wire_connect(const FgPlace *place, uint32_t wait_s, char *error, size_t error_bytes);
 

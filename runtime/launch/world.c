@@ -207,6 +207,10 @@ bool fg_world_listen(FgWorld *world)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     world->listening = pthread_create(&world->thread, NULL, listen_main, world) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!world->listening) {
+        close(world->wake[0]);
+        close(world->wake[1]);
+    }
     return world->listening;
 }
 

@@ -8,10 +8,10 @@
 #define _DEFAULT_SOURCE 1
 
 #include "runtime/launch/spawn.h"
+#include "runtime/launch/whole_file.h"
 #include "runtime/probe/measure.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,37 +57,24 @@ static int read_options(int argc, char **argv, Options *out)
 
 /* ---- the file ---- */
 
-/* Beside its place, then renamed: who reads it finds it whole. */
-static bool write_file(const char *path, const FgProbeFigures *figures)
-{
-    size_t room = strlen(path) + 32;
-    char *made = malloc(room);
-    if (made)
-        snprintf(made, room, "%s.tmp-%ld", path, (long)getpid());
-    int fd = made ? open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bool ok = file != NULL;
-    if (ok)
-        fg_probe_write(file, figures);
-    if (file)
-        ok = fclose(file) == 0;
-    else if (fd >= 0)
-        close(fd);
-    ok = ok && rename(made, path) == 0;
-    if (!ok)
-        fprintf(stderr, "error: %s cannot be written: %s\n", path, strerror(errno));
-    if (!ok && fd >= 0)
-        unlink(made);
-    free(made);
-    return ok;
-}
-
 static bool write_figures(const Options *options, const FgProbeFigures *figures)
 {
-    if (options->output && strcmp(options->output, "-") != 0)
-        return write_file(options->output, figures);
-    fg_probe_write(stdout, figures);
-    return fflush(stdout) == 0;
+    bool to_file = options->output && strcmp(options->output, "-") != 0;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream)
+        fg_probe_write(stream, figures);
+    bool ok = stream && fclose(stream) == 0;
+    if (ok && to_file)
+        ok = fg_whole_file_put(options->output, text, bytes);
+    else if (ok)
+        ok = fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    if (!ok)
+        fprintf(stderr, "error: %s cannot be written: %s\n",
+                to_file ? options->output : "standard output", strerror(errno));
+    free(text);
+    return ok;
 }
 
 /* ---- a rank ---- */

@@ -163,14 +163,20 @@ bool fg_checkpoint_save(const FgStore *store, FgWorld *world, const char *dir,
 
 /* ---- reading ---- */
 
-static bool read_count(json_t *manifest, const char *path, const char *key, uint64_t *out,
-                       FgFail *fail)
+static bool read_integer(json_t *manifest, const char *path, const char *key, int64_t least,
+                         uint64_t *out, FgFail *fail)
 {
     json_t *value = json_object_get(manifest, key);
-    if (!json_is_integer(value))
+    if (!json_is_integer(value) || json_integer_value(value) < least)
         return fg_fail(fail, "%s: '%s' is not a whole number", path, key);
     *out = (uint64_t)json_integer_value(value);
     return true;
+}
+
+static bool read_count(json_t *manifest, const char *path, const char *key, uint64_t *out,
+                       FgFail *fail)
+{
+    return read_integer(manifest, path, key, 0, out, fail);
 }
 
 /* What is not there is 0. */
@@ -241,7 +247,7 @@ static bool read_manifest(const char *folder, bool check, FgProgress *out, bool 
     ok = ok && read_count(manifest, path, "step", &out->step, fail) &&
          read_count(manifest, path, "position", &out->position, fail) &&
          read_count(manifest, path, "rows", &out->rows, fail) &&
-         read_count(manifest, path, "seed", &out->seed, fail);
+         read_integer(manifest, path, "seed", INT64_MIN, &out->seed, fail); /* of 64 bits */
     if (ok && json_object_get(manifest, "step_rows"))
         ok = read_count(manifest, path, "step_rows", &out->step_rows, fail);
     if (ok && json_object_get(manifest, "ranks"))

@@ -5,6 +5,7 @@
 #include "runtime/dtype.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,18 +156,26 @@ static bool convert_ints(const FgTensor *tensor, const FgRtInput *input, unsigne
     return true;
 }
 
-static bool convert_floats(const FgTensor *tensor, const FgRtInput *input, unsigned char *out)
+/* As convert_ints. */
+static bool convert_floats(const FgTensor *tensor, const FgRtInput *input, unsigned char *out,
+                           FgFail *fail)
 {
+    size_t to = fg_rt_dtype_bytes(input->dtype);
+    if (tensor->dtype == FG_ST_F64 && input->dtype == FG_RT_F64) {
+        memcpy(out, tensor->data, tensor->elements * to);
+        return true;
+    }
     if (!fg_st_is_float(tensor->dtype))
         return false;
     for (uint64_t i = 0; i < tensor->elements; i++) {
         float x;
         fg_tensor_floats(tensor, i, 1, &x);
-        uint16_t half = fg_f32_to_bf16(x);
-        if (input->dtype == FG_RT_BF16)
-            memcpy(out + 2 * i, &half, 2);
-        else
-            memcpy(out + 4 * i, &x, 4);
+        double wide = (double)x;
+        uint16_t half = input->dtype == FG_RT_BF16 ? fg_f32_to_bf16(x) : fg_f32_to_f16(x);
+        if (input->dtype == FG_RT_F16 && isfinite(x) && !isfinite(fg_f16_to_f32(half)))
+            return fg_fail(fail, "'%s': element %llu is %g; this input is fp16, at most 65504",
+                           tensor->name, (unsigned long long)i, wide);
+        memcpy(out + i * to, to == 2 ? &half : to == 8 ? (const void *)&wide : &x, to);
     }
     return true;
 }
@@ -187,7 +196,7 @@ static bool load_fixed(FgFeed *feed, uint32_t index, FgFail *fail)
     const FgRtInput *input = &feed->program->inputs[index];
     const char *path = fg_safetensors_path(feed->fixed);
     const FgTensor *tensor = fg_safetensors_find(feed->fixed, input->name);
-    bool floats = input->dtype == FG_RT_F32 || input->dtype == FG_RT_BF16;
+    bool ints = input->dtype == FG_RT_I32 || input->dtype == FG_RT_I64;
     if (!tensor)
         return fg_fail(fail, "%s: no tensor '%s', an input of this program", path, input->name);
     if (!shape_ok(feed, input, tensor)) {
@@ -212,8 +221,8 @@ static bool load_fixed(FgFeed *feed, uint32_t index, FgFail *fail)
     }
     unsigned char *out = block(feed, 0, index);
     FgFail value = {0};
-    bool ok =
-        floats ? convert_floats(tensor, input, out) : convert_ints(tensor, input, out, &value);
+    bool ok = ints ? convert_ints(tensor, input, out, &value)
+                   : convert_floats(tensor, input, out, &value);
     if (value.text)
         fg_fail(fail, "%s: %s", path, value.text);
     fg_fail_clear(&value);

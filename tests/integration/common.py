@@ -89,7 +89,7 @@ class Tools:
         return done.stdout, done.stderr
 
     def compile(self, model, *flags, expect=0, out=None):
-        """Compiles a model; its report (with the figures' names of docs/cli.md) and the outputs."""
+        """Compiles a model; its report (with the figures' names of docs/command.md) and the outputs."""
         report = self.path("report.json")
         if os.path.exists(report):
             os.remove(report)

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,7 +143,10 @@ static void in_ranks(RankMain *body, int *statuses, uint32_t join_s, uint32_t en
         char error[1024] = "";
         FgWorld *world = fg_world_join(&place, &options, error, sizeof error);
         if (!world)
-            _exit(strstr(error, "missing: 2") ? 51 : strstr(error, "another program") ? 52 : 50);
+            _exit(strstr(error, "missing: 2")         ? 51
+                  : strstr(error, "another program")  ? 52
+                  : strstr(error, "1 of 2 ranks and") ? 53
+                                                      : 50);
         int status = body(world, rank);
         fg_world_leave(world);
         _exit(status);
@@ -293,9 +297,29 @@ static void starting_wrong(int *failures)
     in_ranks(meets_and_shares, statuses, 2, 30, 0, 2);
     CHECK_EQ_U64(statuses[0], 51); /* names the one that is missing */
     CHECK_EQ_U64(statuses[1], 50);
-    in_ranks(meets_and_shares, statuses, 30, 30, 1, UINT32_MAX);
+    /* One that comes when rank 0 has refused another looks for it as long as it may. */
+    in_ranks(meets_and_shares, statuses, 3, 30, 1, UINT32_MAX);
     CHECK_EQ_U64(statuses[0], 52);
     CHECK(statuses[1] == 50 && statuses[2] == 50);
+}
+
+/* Rank 0 has no file left for the last rank's connection: said at once, and not as a rank that did
+ * not come. */
+static void few_files(int *failures)
+{
+    int statuses[RANKS], next = dup(STDIN_FILENO);
+    struct rlimit limit, before;
+    time_t start = time(NULL);
+    CHECK(next >= 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    close(next);
+    limit = before;
+    limit.rlim_cur = (rlim_t)next + 2; /* the listener, and one connection */
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    in_ranks(meets_and_shares, statuses, 30, 30, 0, UINT32_MAX);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK_EQ_U64(statuses[0], 53);
+    CHECK(statuses[1] == 50 && statuses[2] == 50);
+    CHECK(time(NULL) - start < 20);
 }
 
 static void alone(int *failures)
@@ -317,4 +341,4 @@ static void alone(int *failures)
 
 UNIT_MAIN({"launchers", launchers}, {"meeting", meeting}, {"stopping", stopping},
           {"failing", failing}, {"dying", dying}, {"hanging", hanging},
-          {"starting wrong", starting_wrong}, {"alone", alone})
+          {"starting wrong", starting_wrong}, {"few files", few_files}, {"alone", alone})

@@ -218,6 +218,48 @@ static void fixed_batch(int *failures)
     fg_feed_close(&feed);
 }
 
+/* Reals of any float dtype, into inputs of each. */
+static void real_inputs(int *failures)
+{
+    static const FgRtDtype DTYPES[] = {FG_RT_F32, FG_RT_BF16, FG_RT_F16, FG_RT_F64};
+    FgRtProgram program = program_of(1, 1);
+    FgRtInput input = {.name = "x", .role = 2, .elements = 8, .rank = 2};
+    FgFail fail = {0};
+    FgFeed feed;
+    const int64_t dims[] = {2, 4};
+    float reals[8] = {0.5f, -1.25f, 3, 4, 5, 6, 7, 65504};
+    double wide[8] = {0.1, -1.25, 3, 4, 5, 6, 7, 1e300};
+    program.inputs = &input;
+    program.n_inputs = 1;
+    program.loss_is_token_mean = 0;
+    for (size_t i = 0; i < sizeof DTYPES / sizeof *DTYPES; i++) {
+        float f32[2];
+        double f64[2];
+        input.dtype = DTYPES[i];
+        CHECK(open_fixed(&feed, &program, FG_ST_F32, reals, dims, "y", FG_NOT_GIVEN, &fail));
+        const void *data = part(&feed, 0, 0, 0);
+        const uint16_t *half = data;
+        memcpy(f32, data, sizeof f32);
+        memcpy(f64, data, sizeof f64);
+        CHECK(input.dtype == FG_RT_F64    ? f64[1] == -1.25
+              : input.dtype == FG_RT_F32  ? f32[1] == -1.25f
+              : input.dtype == FG_RT_BF16 ? half[1] == 0xbfa0
+                                          : half[1] == 0xbd00 && half[7] == 0x7bff);
+        fg_feed_close(&feed);
+        bool took = open_fixed(&feed, &program, FG_ST_F64, wide, dims, "y", FG_NOT_GIVEN, &fail);
+        CHECK(took == (input.dtype == FG_RT_F64));
+        CHECK(!took || memcmp(part(&feed, 0, 0, 0), wide, sizeof wide) == 0);
+        fg_fail_clear(&fail);
+        fg_feed_close(&feed);
+    }
+    input.dtype = FG_RT_F16;
+    reals[7] = 65536;
+    CHECK(!open_fixed(&feed, &program, FG_ST_F32, reals, dims, "y", FG_NOT_GIVEN, &fail));
+    CHECK(fail.text && strstr(fail.text, "'x': element 7 is 65536; this input is fp16"));
+    fg_fail_clear(&fail);
+    fg_feed_close(&feed);
+}
+
 static void seeds(int *failures)
 {
     FgRtProgram program = program_of(2, 3);
@@ -244,4 +286,4 @@ static void seeds(int *failures)
 
 UNIT_MAIN({"token files", token_files}, {"bad token files", bad_token_files}, {"dealing", dealing},
           {"the last token counts", the_last_token_counts}, {"fixed batch", fixed_batch},
-          {"seeds", seeds})
+          {"real inputs", real_inputs}, {"seeds", seeds})

@@ -345,6 +345,33 @@ static void damage_is_found(int *failures)
     run_free(&run);
 }
 
+/* A manifest of an older program, which had no sums, with a count below zero: no place to read. */
+static void counts_are_counts(int *failures)
+{
+    static const char *const KEYS[] = {"\"position\": ", "\"step\": ", "\"rows\": "};
+    Run run = run_new();
+    Bigram bigram;
+    bigram_make(&bigram, 2, 3, 1, 0, false);
+    CHECK(go(&run, &bigram.program, "--steps 3 --save @/f --seed 18446744073709551615") == 0);
+    char *path = scratch_path(run.folder, "f/step-000003/manifest.json"), *at;
+    size_t n = 0;
+    char *text = scratch_read(path, &n);
+    CHECK(text && (at = strstr(text, "\"sum\"")) && (at[1] = 'S'));
+    for (int i = 0; text && i < 3; i++) {
+        size_t before = (size_t)(strstr(text, KEYS[i]) + strlen(KEYS[i]) - text);
+        char *made = fg_text("%.*s-%s", (int)before, text, text + before);
+        CHECK(scratch_write(path, made, n + 1));
+        CHECK(go(&run, &bigram.program, "--steps 4 --resume @/f") == 1);
+        CHECK(says(&run, "is not a whole number"));
+        free(made);
+    }
+    CHECK(text && scratch_write(path, text, n)); /* of a seed all 64 bits count */
+    CHECK(go(&run, &bigram.program, "--steps 4 --resume @/f") == 0);
+    free(text);
+    free(path);
+    run_free(&run);
+}
+
 static void stops_on_a_signal(int *failures)
 {
     for (int with_save = 0; with_save < 2; with_save++) {
@@ -486,6 +513,7 @@ UNIT_MAIN({"unclipped runs follow the reference", unclipped},
           {"clipped runs follow the reference", clipped}, {"gradients", gradients},
           {"resume is bitwise", resume_is_bitwise},
           {"resume on other ranks", resume_on_other_ranks}, {"damage is found", damage_is_found},
-          {"stops on a signal", stops_on_a_signal}, {"errors", errors}, {"bad places", bad_places},
+          {"counts are counts", counts_are_counts}, {"stops on a signal", stops_on_a_signal},
+          {"errors", errors}, {"bad places", bad_places},
           {"folders of other runs", folders_of_other_runs}, {"a failing call", a_failing_call},
           {"what it reports", what_it_reports})

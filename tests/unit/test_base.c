@@ -8,6 +8,7 @@
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void arena(int *failures)
@@ -243,6 +244,11 @@ static void files(int *failures)
                  &output) == 3);
     CHECK_STR(output, "out of luck\n");
     CHECK(fg_run(a, (const char *const[]){"sh", "-c", "kill -9 $$", NULL}, &output) == 128 + 9);
+    /* Much output, and a process left behind that holds its end of the pipe. */
+    time_t start = time(NULL);
+    const char *leaves = "head -c 200000 /dev/zero | tr '\\0' x >&2; sleep 30 >&2 & exit 4";
+    CHECK(fg_run(a, (const char *const[]){"sh", "-c", leaves, NULL}, &output) == 4);
+    CHECK(strlen(output) == 200000 && time(NULL) - start < 20);
     CHECK(fg_run(a, (const char *const[]){"no-such-program-here", NULL}, &output) == -1);
     CHECK(strstr(output, "no-such-program-here"));
     fg_temp_dir_remove(a, dir);

@@ -172,6 +172,32 @@ static FgExit verify(FgSession *s, const FgCompiled *c, const char *text, double
     return FG_EXIT_INTERNAL;
 }
 
+/* Whether a result goes to standard output: then what is said of it does not. */
+static bool speaks_on_output(const FgSession *s, const Target *t)
+{
+    const char *report = s->flags->values[FG_FLAG_report];
+    return strcmp(t->output, "-") != 0 && !(report && strcmp(report, "-") == 0);
+}
+
+/* As one word of a shell. */
+static const char *shell_word(FgArena *arena, const char *text)
+{
+    FgBuf word;
+    if (text[strspn(
+            text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%")] == 0)
+        return text;
+    fg_buf_init(&word, arena);
+    fg_buf_puts(&word, "'");
+    for (; *text; text++) {
+        if (*text == '\'')
+            fg_buf_puts(&word, "'\\''");
+        else
+            fg_buf_put(&word, text, 1);
+    }
+    fg_buf_puts(&word, "'");
+    return fg_buf_text(&word);
+}
+
 /* How to run what was made: programs in the current folder need "./". */
 static const char *run_text(FgArena *arena, const Target *t, uint32_t ranks)
 {
@@ -179,8 +205,9 @@ static const char *run_text(FgArena *arena, const Target *t, uint32_t ranks)
         return NULL;
     const char *start =
         t->cuda && ranks > 1 ? fg_arena_printf(arena, " --local-ranks %u", ranks) : "";
-    return fg_arena_printf(arena, "%s%s%s --data tokens.bin", strchr(t->output, '/') ? "" : "./",
-                           t->output, start);
+    const char *program =
+        fg_arena_printf(arena, "%s%s", strchr(t->output, '/') ? "" : "./", t->output);
+    return fg_arena_printf(arena, "%s%s --data tokens.bin", shell_word(arena, program), start);
 }
 
 FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out_program,
@@ -224,7 +251,7 @@ FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out
     FgWrote wrote = {target.output, run_text(arena, &target, compiled.module->ranks), said,
                      target.kind == KIND_EXE && !target.cuda};
     fg_session_flush(&s);
-    fg_print_summary(&s, &compiled, &wrote, strcmp(target.output, "-") == 0 ? stderr : stdout);
+    fg_print_summary(&s, &compiled, &wrote, speaks_on_output(&s, &target) ? stdout : stderr);
     *out_program = target.output;
     *out_ranks = compiled.module->ranks;
     return FG_EXIT_OK;

@@ -103,9 +103,12 @@ FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *ou
             if (fg_file_same(arena, path, inputs.data[k]))
                 return fg_usage_error(flags->verb, "%s would be written over the input %s", path,
                                       inputs.data[k]);
+        bool standard = strcmp(path, "-") == 0;
         for (uint32_t k = 0; k < i; k++)
-            if (fg_file_same(arena, path, outputs[k].path))
-                return fg_usage_error(flags->verb, "%s would be written twice", path);
+            if (fg_file_same(arena, path, outputs[k].path) ||
+                (standard && strcmp(outputs[k].path, "-") == 0))
+                return fg_usage_error(flags->verb, "%s would be written twice",
+                                      standard ? "standard output" : path);
         if (!fg_file_writable(arena, path, outputs[i].plain, &error)) {
             fprintf(stderr, "foregather %s: error: %s\n", fg_verb_name(flags->verb), error);
             return FG_EXIT_INPUT;

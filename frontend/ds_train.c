@@ -18,9 +18,14 @@ typedef struct TrainCx {
 #define OPTIMIZER "optimizer.params."
 #define SCHEDULER "scheduler.params."
 
+/* With all digits that the number has: the program is to train with the very same. */
 static void option(TrainCx *cx, const char *flag, double value)
 {
-    fg_buf_printf(&cx->options, " %s %g", flag, value);
+    const char *text = fg_double_text(cx->json->arena, value);
+    size_t n = strlen(text);
+    if (n > 2 && strcmp(text + n - 2, ".0") == 0)
+        n -= 2;
+    fg_buf_printf(&cx->options, " %s %.*s", flag, (int)n, text);
 }
 
 /* The number, DeepSpeed's default where it is absent; false where it is "auto". */
@@ -30,6 +35,20 @@ static bool number(TrainCx *cx, const FgJson *params, const char *prefix, const 
     const FgJson *value = fg_ds_take(cx->ds, params, prefix, key, FG_JSON_IS_NUMBER);
     *out = value ? value->f : otherwise;
     return value || !params || !fg_json_get(params, key);
+}
+
+/* As the program takes it: digits alone, whatever its size. */
+static void count_option(TrainCx *cx, const FgJson *params, const char *prefix, const char *key,
+                         double otherwise, const char *flag)
+{
+    double x;
+    if (!number(cx, params, prefix, key, otherwise, &x))
+        return;
+    if (x >= 0 && x <= 1e15 && x == floor(x))
+        fg_buf_printf(&cx->options, " %s %.0f", flag, x);
+    else
+        fg_json_report(cx->json, fg_json_get(params, key)->loc, FG_D_BAD_VALUE,
+                       "'%s%s' must be a whole number", prefix, key);
 }
 
 static void number_option(TrainCx *cx, const FgJson *params, const char *prefix, const char *key,
@@ -115,8 +134,8 @@ static void read_warmup(TrainCx *cx, const FgJson *params, const Shape *shape)
             fg_vec_push(cx->json->arena, &cx->remarks,
                         fg_arena_printf(cx->json->arena,
                                         "the scheduler's warmup_max_lr takes the place of the "
-                                        "rate: --lr %g",
-                                        rate));
+                                        "rate: --lr %s",
+                                        fg_double_text(cx->json->arena, rate)));
         const FgJson *type =
             fg_ds_take(cx->ds, params, SCHEDULER, "warmup_type", FG_JSON_IS_STRING);
         if (!type || strcmp(type->text, "linear") != 0)
@@ -131,13 +150,10 @@ static void read_warmup(TrainCx *cx, const FgJson *params, const Shape *shape)
                                         "%s is not taken over: the warm-up begins at 0, and "
                                         "--min-lr says where the rate ends",
                                         keys[i]));
-    number_option(cx, params, SCHEDULER, "warmup_num_steps", 1000, "--warmup");
+    count_option(cx, params, SCHEDULER, "warmup_num_steps", 1000, "--warmup");
     fg_buf_printf(&cx->options, " --lr-schedule %s", shape->word);
-    const FgJson *total =
-        shape->decays ? fg_ds_take(cx->ds, params, SCHEDULER, "total_num_steps", FG_JSON_IS_NUMBER)
-                      : NULL;
-    if (total)
-        option(cx, "--steps", total->f);
+    if (shape->decays && params && fg_json_get(params, "total_num_steps"))
+        count_option(cx, params, SCHEDULER, "total_num_steps", 0, "--steps");
 }
 
 static void read_scheduler(TrainCx *cx, const FgJson *root)
@@ -188,8 +204,8 @@ static void read_loss_scale(TrainCx *cx, const FgJson *section)
             fg_json_report(cx->json, section->loc, FG_D_BAD_VALUE,
                            "'fp16.initial_scale_power' must be a whole number from 0 to 64");
     }
-    number_option(cx, section, FP16, "loss_scale_window", 1000, "--loss-scale-window");
-    number_option(cx, section, FP16, "hysteresis", 2, "--loss-scale-hysteresis");
+    count_option(cx, section, FP16, "loss_scale_window", 1000, "--loss-scale-window");
+    count_option(cx, section, FP16, "hysteresis", 2, "--loss-scale-hysteresis");
     if (number(cx, section, FP16, "min_loss_scale", 1, &least) && least != 1)
         fg_vec_push(cx->json->arena, &cx->remarks,
                     "min_loss_scale is not taken over: a loss scale goes down to 1");

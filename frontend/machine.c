@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "frontend/json.h"
+#include "ir/ir.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,11 @@
 #define MOST_RANKS 65536
 #define RESERVED_PARTS ((uint64_t)100 << 20) /* a guess, where nothing was measured */
 #define N(array) (uint32_t)(sizeof(array) / sizeof *(array))
+/* What a machine can be: within it no time of a step is too large for a number. */
+#define SLOWEST 1.0 /* a second */
+#define FASTEST 1e30
+#define LONGEST 3600.0    /* seconds, of what is only a start */
+#define LEAST_FACTOR 1e-3 /* of one engine beside another */
 
 typedef struct MachineCx {
     FgArena *arena;
@@ -28,8 +34,8 @@ static const FgJson *member(MachineCx *cx, const FgJson *object, const char *key
     return fg_json_need(cx->json, object, key, kinds);
 }
 
-static void read_rate(MachineCx *cx, const FgJson *object, const char *key, double most,
-                      double *out)
+static void read_number(MachineCx *cx, const FgJson *object, const char *key, double least,
+                        double most, double *out)
 {
     const FgJson *value = member(cx, object, key, FG_JSON_IS_NUMBER);
     if (!value)
@@ -37,9 +43,18 @@ static void read_rate(MachineCx *cx, const FgJson *object, const char *key, doub
     *out = value->f;
     if (value->f <= 0)
         fg_json_report(cx->json, value->loc, FG_D_BAD_VALUE, "'%s' must be greater than 0", key);
+    else if (value->f < least)
+        fg_json_report(cx->json, value->loc, FG_D_BAD_VALUE, "'%s' must not be less than %g", key,
+                       least);
     else if (value->f > most)
         fg_json_report(cx->json, value->loc, FG_D_BAD_VALUE, "'%s' must not be greater than %g",
                        key, most);
+}
+
+/* So many a second. */
+static void read_rate(MachineCx *cx, const FgJson *object, const char *key, double *out)
+{
+    read_number(cx, object, key, SLOWEST, FASTEST, out);
 }
 
 /* Bytes as an integer, or with a unit. */
@@ -57,6 +72,9 @@ static void read_bytes(MachineCx *cx, const FgJson *root, const char *key, bool 
     if (!ok)
         fg_json_report(cx->json, value->loc, FG_D_BAD_VALUE,
                        "'%s' is no size: write bytes, or \"16 GiB\", \"512 MB\" ...", key);
+    else if (*out >= FG_HOST_BASE)
+        fg_json_report(cx->json, value->loc, FG_D_BAD_VALUE, "'%s' must be less than 2^62 bytes",
+                       key);
 }
 
 static void read_count(MachineCx *cx, const FgJson *root, const char *key, bool needed,
@@ -101,12 +119,13 @@ static void read_point(MachineCx *cx, const FgJson *item, double part, FgCurve *
 {
     if (!fg_json_is(cx->json, item, FG_JSON_IS_LIST, "a point"))
         return;
-    bool ok = item->n_items == 2;
-    for (uint32_t i = 0; i < item->n_items; i++)
-        ok = ok && item->items[i].f > 0;
+    bool ok = item->n_items == 2 && item->items[0].f > 0 &&
+              item->items[0].f <= (double)FG_HOST_BASE && item->items[1].f >= SLOWEST &&
+              item->items[1].f <= FASTEST;
     if (!ok) {
         fg_json_report(cx->json, item->loc, FG_D_BAD_VALUE,
-                       "a point is [bytes, bytes a second], both greater than 0");
+                       "a point is [bytes, bytes a second]: more than 0, up to 2^62; %g to %g",
+                       SLOWEST, FASTEST);
         return;
     }
     double bytes = item->items[0].f, rate = item->items[1].f;
@@ -124,8 +143,9 @@ static void read_points(MachineCx *cx, const FgJson *object, const char *points,
     const FgJson *rates = fg_json_need(cx->json, object, points, FG_JSON_IS_LIST);
     if (!latency || !rates)
         return;
-    if (latency->f < 0)
-        fg_json_report(cx->json, latency->loc, FG_D_BAD_VALUE, "'latency' must not be negative");
+    if (latency->f < 0 || latency->f > LONGEST)
+        fg_json_report(cx->json, latency->loc, FG_D_BAD_VALUE,
+                       "'latency' must not be negative, or more than %g", LONGEST);
     if (!rates->n_items)
         fg_json_report(cx->json, rates->loc, FG_D_BAD_VALUE, "'%s' has no point", points);
     push_point(cx, out, latency->loc, 1, latency->f);
@@ -187,9 +207,9 @@ static void read_matmul(MachineCx *cx, const FgJson *root)
     if (!matmul)
         return;
     fg_json_check_keys(cx->json, matmul, "'matmul'", keys, N(keys));
-    read_rate(cx, matmul, "f32", 1e30, &cx->machine->matmul_f32);
-    read_rate(cx, matmul, "bf16", 1e30, &cx->machine->matmul_bf16);
-    read_rate(cx, matmul, "f16", 1e30, &cx->machine->matmul_f16);
+    read_rate(cx, matmul, "f32", &cx->machine->matmul_f32);
+    read_rate(cx, matmul, "bf16", &cx->machine->matmul_bf16);
+    read_rate(cx, matmul, "f16", &cx->machine->matmul_f16);
 }
 
 /* [[head dim, forward, backward], ...], by growing dim. */
@@ -207,13 +227,15 @@ static void read_attention(MachineCx *cx, const FgJson *root)
             continue;
         bool ok = item->n_items == 3;
         for (uint32_t k = 0; k < item->n_items; k++)
-            ok = ok && item->items[k].f > 0 && item->items[k].f <= 1e30;
+            ok = ok && item->items[k].f >= SLOWEST && item->items[k].f <= FASTEST;
         if (ok && m->attention.len)
             ok = item->items[0].f > m->attention.data[m->attention.len - 1].dim;
         if (!ok) {
-            fg_json_report(cx->json, item->loc, FG_D_BAD_VALUE,
-                           "a rate of attention is [head dim, forward, backward], all greater than "
-                           "0, by growing dim");
+            fg_json_report(
+                cx->json, item->loc, FG_D_BAD_VALUE,
+                "a rate of attention is [head dim, forward, backward], all from %g to %g, "
+                "by growing dim",
+                SLOWEST, FASTEST);
             continue;
         }
         FgAttentionRate rate = {item->items[0].f, item->items[1].f, item->items[2].f};
@@ -246,7 +268,7 @@ static void read_beside(MachineCx *cx, const FgJson *root)
     fg_json_check_keys(cx->json, beside, "'beside'", keys, N(keys));
     for (uint32_t i = 0; i < N(keys); i++)
         if (i < NEEDED || fg_json_get(beside, keys[i]))
-            read_rate(cx, beside, keys[i], 1.0, fields[i]);
+            read_number(cx, beside, keys[i], LEAST_FACTOR, 1.0, fields[i]);
 }
 
 static bool read_like(MachineCx *cx, FgDiags *diags, const FgJson *root)
@@ -334,9 +356,9 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
     read_sizes(cx, root);
     read_matmul(cx, root);
     read_attention(cx, root);
-    read_rate(cx, root, "vector", 1e30, &m->vector_flops);
-    read_rate(cx, root, "memory_rate", 1e30, &m->memory_rate);
-    read_rate(cx, root, "launch", 3600, &m->launch_seconds);
+    read_rate(cx, root, "vector", &m->vector_flops);
+    read_rate(cx, root, "memory_rate", &m->memory_rate);
+    read_number(cx, root, "launch", 0, LONGEST, &m->launch_seconds);
     read_curve(cx, root, "gather", true, &m->gather);
     read_curve(cx, root, "reduce", true, &m->reduce);
     read_curve(cx, root, "all_to_all", false, &m->all_to_all);

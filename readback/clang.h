@@ -29,9 +29,7 @@
     X(getCursorLocation)                                                                           \
     X(getCursorReferenced)                                                                         \
     X(getCursorType)                                                                               \
-    X(getCursorDefinition)                                                                         \
     X(equalCursors)                                                                                \
-    X(hashCursor)                                                                                  \
     X(isCursorDefinition)                                                                          \
     X(getEnumConstantDeclUnsignedValue)                                                            \
     X(Cursor_isNull)                                                                               \

@@ -73,11 +73,9 @@ void fg_cuda_raise(FgRtCx *cx, const char *format, ...) __attribute__((format(pr
 void fg_cuda_fail_at(FgRtCx *cx, uint32_t node, const char *call, const char *text);
 
 /* What the kernels take at start-up, outside the plan's memory: tables of parameters' places and a
- * scratch of sums over rows, for `segments`. NULL: raised. The bytes of device memory belong in the
- * ledger. */
+ * scratch of sums over rows, for `segments`. NULL: raised. */
 const void *fg_cuda_segments_new(FgRtCx *cx);
 void fg_cuda_segments_free(const void *segments);
-uint64_t fg_cuda_segments_bytes(const void *segments);
 /* The library handle and the algorithms chosen so far, for `gemm`. NULL: raised. */
 FgCudaGemm *fg_cuda_gemm_new(FgRtCx *cx);
 void fg_cuda_gemm_free(FgCudaGemm *gemm);

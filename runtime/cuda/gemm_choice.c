@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CANDIDATES = 16, RUNS = 4, ROUNDS = 5, N_EVENTS = 2 * RUNS };
 /* The library's first choice stays unless another is this much faster: less is noise. */
@@ -283,8 +284,13 @@ void fg_cuda_gemm_write(FgRtCx *cx, const char *path)
     size_t older_bytes, bytes = 0;
     char *older = fg_cuda_gemm_load(path, &older_bytes), error[128];
     FgGemmFile file = {0};
+    bool hidden = !older && access(path, F_OK) == 0;
     bool ours = !older || fg_gemm_file_parse(&file, older, older_bytes, "", 0, error, sizeof error);
     fg_gemm_file_free(&file);
+    if (hidden) {
+        fg_cuda_raise(cx, "%s is not overwritten: it cannot be read", path);
+        return;
+    }
     if (!ours)
         fg_cuda_raise(cx, "%s is not overwritten: %s", path, error);
     char *text = ours ? fg_cuda_gemm_text(cx, older, older_bytes, &bytes) : NULL;

@@ -11,7 +11,8 @@ typedef enum How { FIRST_CHOICES, FROM_FILE, MEASURED } How;
 
 static How how_here(const FgRtOptions *options)
 {
-    bool there = options->gemm_cache && access(options->gemm_cache, R_OK) == 0;
+    /* One that is there and cannot be read is an error, not one that is missing. */
+    bool there = options->gemm_cache && access(options->gemm_cache, F_OK) == 0;
     if (options->gemm_cache && options->tune == FG_RT_TUNE_ALWAYS)
         return MEASURED;
     if (there)

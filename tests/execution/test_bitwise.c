@@ -37,6 +37,7 @@ static void schedules_agree(int *failures)
         CHECK(zero3.module && least.module && most.module && tight.module);
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         TrainedOutcome a = trained_run(&s, &zero3, "zero3", false),
@@ -49,10 +50,7 @@ static void schedules_agree(int *failures)
         CHECK_EQ_U64(a.hash, d.hash);
         CHECK(isfinite(a.loss) && a.loss > 0);
         travels += travelling(&most) > 0;
-        if (*failures)
-            printf("model %llu\n", (unsigned long long)seed);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
     CHECK(travels > 0);
 }
@@ -75,6 +73,7 @@ static void recompute_agrees(int *failures)
         CHECK(none.module && full.module && tight.module);
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         TrainedOutcome a = trained_run(&s, &none, "none", false),
@@ -83,8 +82,7 @@ static void recompute_agrees(int *failures)
         CHECK(a.ok && b.ok && c.ok);
         CHECK_EQ_U64(a.hash, b.hash);
         CHECK_EQ_U64(a.hash, c.hash);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
 }
 
@@ -109,6 +107,7 @@ static void parts_agree(int *failures)
         CHECK(sums.module && parts.module);
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         CHECK(fg_count_parts(sums.module) == 0 && fg_count_parts(parts.module) > 0);
@@ -116,8 +115,7 @@ static void parts_agree(int *failures)
                        b = trained_run(&s, &parts, "parts", true);
         CHECK(a.ok && b.ok && isfinite(a.loss));
         CHECK_EQ_U64(a.hash, b.hash);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
 }
 
@@ -160,6 +158,7 @@ static void folded_sums_agree(int *failures)
         CHECK(plus.module && unfolded(&s, &sums));
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         TrainedOutcome a = trained_run(&s, &sums, "sums", false),
@@ -170,10 +169,7 @@ static void folded_sums_agree(int *failures)
         CHECK_NEAR(a.loss, b.loss, s.numerics.compute == FG_F32 ? 0 : 0.02 * a.loss);
         CHECK(count_plus(sums.module) == 0);
         folded += count_plus(plus.module) > 0;
-        if (*failures)
-            printf("model %llu\n", (unsigned long long)seed);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
     CHECK(folded > 2);
 }
@@ -197,6 +193,7 @@ static void offload_agrees(int *failures)
         CHECK(none.module && some.module && all.module);
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         TrainedOutcome a = trained_run(&s, &none, "none", false),
@@ -215,10 +212,7 @@ static void offload_agrees(int *failures)
         stashes += all.module->plan->stashes.len;
         for (uint32_t i = 0; i < all.module->plan->buckets.len; i++)
             parts += all.module->plan->buckets.data[i].pieces > 1;
-        if (*failures)
-            printf("model %llu\n", (unsigned long long)seed);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
     CHECK(stashes > OFFLOADED && parts > OFFLOADED && automatic > OFFLOADED / 2);
 }

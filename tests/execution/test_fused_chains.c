@@ -2,8 +2,6 @@
  * step that a chain may have, run with chains and node by node. */
 #include "trained.h"
 
-#include "base/file.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -113,6 +111,7 @@ static void chains_agree(int *failures)
         CHECK(with.module && without.module);
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         TrainedOutcome a = trained_run(&s, &with, "fused", true),
@@ -122,10 +121,7 @@ static void chains_agree(int *failures)
         CHECK(count_fused(without.module) == 0);
         CHECK(own >= 3 || count_fused(with.module) >= 6);
         fused += count_fused(with.module);
-        if (*failures)
-            printf("model %llu\n", (unsigned long long)seed);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
     CHECK(fused > 24);
 }

@@ -144,6 +144,7 @@ static void random_levers_agree(int *failures)
         CHECK(none.module && random_set(&s, &random, &some));
         if (*failures) {
             trained_say_errors(&s);
+            trained_end(&s, false);
             return;
         }
         grown += runs_twice(some.module);
@@ -152,10 +153,7 @@ static void random_levers_agree(int *failures)
                        b = trained_run(&s, &some, "some", true);
         CHECK(a.ok && b.ok);
         CHECK_EQ_U64(a.hash, b.hash);
-        if (*failures)
-            printf("model %llu\n", (unsigned long long)seed);
-        fg_temp_dir_remove(s.arena, s.folder);
-        fg_arena_free(s.arena);
+        trained_end(&s, *failures > 0);
     }
     CHECK(grown > 1 && carried > 0);
 }

@@ -196,3 +196,11 @@ TrainedSetup trained_setup(uint64_t seed)
     FG_ASSERT(s.folder);
     return s;
 }
+
+void trained_end(TrainedSetup *s, bool failed)
+{
+    if (failed)
+        printf("model %llu\n", (unsigned long long)s->seed);
+    fg_temp_dir_remove(s->arena, s->folder);
+    fg_arena_free(s->arena);
+}

@@ -34,7 +34,7 @@ typedef struct TrainedOutcome {
 } TrainedOutcome;
 
 /* A random model's numerics, on one to three ranks of a machine whose link has a time for each byte
- * and no latency; it takes an arena and a folder, which the caller frees. */
+ * and no latency; it takes an arena and a folder, until trained_end. */
 TrainedSetup trained_setup(uint64_t seed);
 /* The setup's model by a schedule; `module` is NULL after errors. */
 FgCompiled trained_compile(TrainedSetup *setup, FgSchedule schedule, uint64_t memory);
@@ -43,5 +43,8 @@ void trained_say_errors(const TrainedSetup *setup);
  * After a failure, which is printed, `ok` is false. */
 TrainedOutcome trained_run(TrainedSetup *setup, const FgCompiled *compiled, const char *name,
                            bool checked);
+
+/* Gives back what the setup took; where a check failed, which model it was stands printed. */
+void trained_end(TrainedSetup *setup, bool failed);
 
 #endif

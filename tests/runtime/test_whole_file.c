@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,6 +36,29 @@ static void puts_whole(int *failures)
     free(folder);
 }
 
+/* A link stays; a pipe is written, not replaced. */
+static void links_and_pipes(int *failures)
+{
+    char *folder = scratch_new(), *path = scratch_path(folder, "file"),
+         *link = scratch_path(folder, "link"), *pipe = scratch_path(folder, "pipe"), text[8] = "";
+    struct stat info;
+    CHECK(fg_whole_file_put(path, "old", 3) && symlink("file", link) == 0);
+    CHECK(fg_whole_file_put(link, "new", 3));
+    holds(failures, path, "new");
+    CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK(mkfifo(pipe, 0666) == 0);
+    int fd = open(pipe, O_RDWR); /* so that nobody waits */
+    CHECK(fd >= 0 && fg_whole_file_put(pipe, "piped", 5));
+    CHECK(read(fd, text, sizeof text) == 5 && strcmp(text, "piped") == 0);
+    CHECK(lstat(pipe, &info) == 0 && S_ISFIFO(info.st_mode));
+    close(fd);
+    free(pipe);
+    free(link);
+    free(path);
+    scratch_remove(folder);
+    free(folder);
+}
+
 static void or_not_at_all(int *failures)
 {
     char *folder = scratch_new(), *absent = scratch_path(folder, "absent/x"),
@@ -48,4 +72,5 @@ static void or_not_at_all(int *failures)
     free(folder);
 }
 
-UNIT_MAIN({"puts whole", puts_whole}, {"or not at all", or_not_at_all})
+UNIT_MAIN({"puts whole", puts_whole}, {"links and pipes", links_and_pipes},
+          {"or not at all", or_not_at_all})

@@ -134,10 +134,22 @@ static void bad_files(int *failures)
          "leaves nothing"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": -1}", FG_D_BAD_VALUE,
          "'memory' is no size"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": \"4194304 TiB\"}",
+         FG_D_BAD_VALUE, "'memory' must be less than 2^62 bytes"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"ranks\": 0}", FG_D_BAD_VALUE,
          "'ranks' must be 1 to 65536"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"vector\": 0}", FG_D_BAD_VALUE,
          "greater than 0"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory_rate\": 1e-300}", FG_D_BAD_VALUE,
+         "'memory_rate' must not be less than 1"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1e-9}}",
+         FG_D_BAD_VALUE, "must not be less than 0.001"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
+         "\"bus_rates\": [[1e300, 1e-300]]}}",
+         FG_D_BAD_VALUE, "up to 2^62; 1 to 1e+30"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e300, "
+         "\"bus_rates\": [[1e6, 1e9]]}}",
+         FG_D_BAD_VALUE, "or more than 3600"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1.5}}",
          FG_D_BAD_VALUE, "must not be greater than 1"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "

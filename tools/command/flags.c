@@ -196,6 +196,8 @@ static const char *refuse_value(FgArena *arena, const Flag *flag, const char *va
         wanted = "NAME=N with N from 1 on";
     else if (strcmp(flag->value, "SIZE") == 0 && (!fg_parse_bytes(value, &bytes) || bytes == 0))
         wanted = "a size such as 15360MiB, 14.57GiB or 8000000000";
+    else if (strcmp(flag->value, "SIZE") == 0 && bytes >= FG_HOST_BASE)
+        wanted = "a size below 4194304TiB (2^62 bytes)"; /* addresses beyond mean host memory */
     else if (*value == 0)
         wanted = "a value that is not empty";
     return wanted;

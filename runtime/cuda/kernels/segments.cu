@@ -11,7 +11,6 @@ typedef struct FgCudaSegments {
     char *device; /* scratch, then the pieces */
     const FgCudaPiece *pieces;
     uint32_t *owned_first, *gaps_first; /* by bucket, into pieces; n_buckets + 1 entries */
-    uint64_t bytes;
 } FgCudaSegments;
 
 static const FgRtParam *bucket_param(const FgRtProgram *program, const FgRtBucket *bucket,
@@ -91,8 +90,7 @@ const void *fg_cuda_segments_new(FgRtCx *cx)
     }
     s->gaps_first[n] = at;
     uint64_t scratch = PARTIAL_BYTES + STATS_BYTES;
-    s->bytes = scratch + at * sizeof *pieces;
-    cudaError_t error = cudaMalloc((void **)&s->device, s->bytes);
+    cudaError_t error = cudaMalloc((void **)&s->device, scratch + at * sizeof *pieces);
     if (error == cudaSuccess && at > 0)
         error =
             cudaMemcpy(s->device + scratch, pieces, at * sizeof *pieces, cudaMemcpyHostToDevice);
@@ -104,11 +102,6 @@ const void *fg_cuda_segments_new(FgRtCx *cx)
         return NULL;
     }
     return s;
-}
-
-uint64_t fg_cuda_segments_bytes(const void *segments)
-{
-    return segments ? ((const FgCudaSegments *)segments)->bytes : 0;
 }
 
 static const FgCudaSegments *find(FgRtCx *cx, uint64_t bucket, uint64_t elements, uint64_t parts)

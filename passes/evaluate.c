@@ -54,7 +54,7 @@ const char *fg_placing_pipeline(FgPlacing placing)
 static bool lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, FgArena *arena,
                   FgEvaluation *out, FgModule **out_module)
 {
-    FgModule *m = fg_module_clone(s->graph, arena);
+    FgModule *m = fg_module_fork(s->graph, arena);
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = fg_search_budget(s, plan)};
     bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));

@@ -71,7 +71,7 @@ static Block *block_new(size_t size)
 {
     if (size > SIZE_MAX - HEADER)
         fg_out_of_memory(size);
-    Block *block = calloc(1, HEADER + size);
+    Block *block = malloc(HEADER + size);
     if (!block)
         fg_out_of_memory(size);
     block->next = NULL;

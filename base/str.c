@@ -2,7 +2,6 @@
 #include "base/str.h"
 
 #include "base/diag.h"
-#include "base/map.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -198,56 +197,89 @@ bool fg_parse_bytes(const char *text, uint64_t *out_bytes)
 }
 
 /* ---- interning ---- */
+typedef struct Slot {
+    const char *text; /* NULL: empty */
+    uint32_t hash, len;
+} Slot;
+
 struct FgIntern {
     FgArena *arena;
-    const char **slots; /* NULL: empty */
-    uint32_t len, cap;  /* cap is a power of two */
+    const FgIntern *base; /* or NULL */
+    Slot *slots;
+    uint32_t len, cap; /* cap is a power of two */
 };
 
-FgIntern *fg_intern_new(FgArena *arena)
+FgIntern *fg_intern_above(FgArena *arena, const FgIntern *base)
 {
     FgIntern *intern = FG_NEW(arena, FgIntern);
     intern->arena = arena;
+    intern->base = base;
     intern->cap = 64;
-    intern->slots = FG_NEW_ARRAY(arena, const char *, intern->cap);
+    intern->slots = FG_NEW_ARRAY(arena, Slot, intern->cap);
     return intern;
 }
 
-static uint32_t intern_slot(const char *const *slots, uint32_t cap, const char *s, size_t n)
+FgIntern *fg_intern_new(FgArena *arena)
 {
-    uint32_t slot = (uint32_t)fg_hash_bytes(s, n, 0) & (cap - 1);
-    while (slots[slot] && (strncmp(slots[slot], s, n) != 0 || slots[slot][n] != '\0'))
-        slot = (slot + 1) & (cap - 1);
-    return slot;
+    return fg_intern_above(arena, NULL);
+}
+
+/* Eight bytes at a time: texts are hashed for every node that is made. */
+static uint32_t text_hash(const char *s, size_t n)
+{
+    uint64_t hash = n, word;
+    for (; n >= sizeof word; n -= sizeof word, s += sizeof word) {
+        memcpy(&word, s, sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    memcpy(&word, s, n);
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static Slot *intern_slot(const FgIntern *intern, const char *s, size_t n, uint32_t hash)
+{
+    uint32_t at = hash & (intern->cap - 1);
+    for (;; at = (at + 1) & (intern->cap - 1)) {
+        Slot *slot = &intern->slots[at];
+        if (!slot->text || (slot->hash == hash && slot->len == n && memcmp(slot->text, s, n) == 0))
+            return slot;
+    }
 }
 
 static void intern_grow(FgIntern *intern)
 {
     if (intern->cap > UINT32_MAX / 2)
         FG_BUG("more than %u interned texts", intern->len);
-    uint32_t cap = intern->cap * 2;
-    const char **slots = FG_NEW_ARRAY(intern->arena, const char *, cap);
+    FgIntern wider = *intern;
+    wider.cap *= 2;
+    wider.slots = FG_NEW_ARRAY(intern->arena, Slot, wider.cap);
     for (uint32_t i = 0; i < intern->cap; i++) {
-        const char *s = intern->slots[i];
-        if (s)
-            slots[intern_slot(slots, cap, s, strlen(s))] = s;
+        const Slot *slot = &intern->slots[i];
+        if (slot->text)
+            *intern_slot(&wider, slot->text, slot->len, slot->hash) = *slot;
     }
-    intern->slots = slots;
-    intern->cap = cap;
+    *intern = wider;
 }
 
 const char *fg_internn(FgIntern *intern, const char *s, size_t n)
 {
     n = strnlen(s, n); /* a text ends at its first NUL, whatever its caller counted */
-    uint32_t slot = intern_slot(intern->slots, intern->cap, s, n);
-    if (intern->slots[slot])
-        return intern->slots[slot];
-    if (intern->len + 1 > intern->cap / 4 * 3) {
-        intern_grow(intern);
-        slot = intern_slot(intern->slots, intern->cap, s, n);
+    FG_ASSERT(n <= UINT32_MAX);
+    uint32_t hash = text_hash(s, n);
+    for (const FgIntern *at = intern; at; at = at->base) {
+        const Slot *found = intern_slot(at, s, n, hash);
+        if (found->text)
+            return found->text;
     }
+    if (intern->len + 1 > intern->cap / 4 * 3)
+        intern_grow(intern);
     intern->len++;
-    return intern->slots[slot] = fg_arena_strndup(intern->arena, s, n);
+    char *copy = fg_arena_strndup(intern->arena, s, n);
+    *intern_slot(intern, s, n, hash) = (Slot){copy, hash, (uint32_t)n};
+    return copy;
 }
 
 const char *fg_intern(FgIntern *intern, const char *s)

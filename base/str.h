@@ -36,6 +36,8 @@ bool fg_parse_bytes(const char *text, uint64_t *out_bytes);
 /* Interning: equal texts give equal pointers. */
 typedef struct FgIntern FgIntern;
 FgIntern *fg_intern_new(FgArena *arena);
+/* Texts that `base` has are the same; others are added here. */
+FgIntern *fg_intern_above(FgArena *arena, const FgIntern *base);
 const char *fg_intern(FgIntern *intern, const char *s);
 const char *fg_internn(FgIntern *intern, const char *s, size_t n);
 

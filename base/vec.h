@@ -21,7 +21,8 @@ void *fg_vec_grow(FgArena *arena, void *data, uint32_t len, uint32_t *cap, size_
 
 #define fg_vec_push(arena, v, x)                                                                   \
     do {                                                                                           \
-        (v)->data = fg_vec_grow((arena), (v)->data, (v)->len, &(v)->cap, sizeof *(v)->data);       \
+        if ((v)->len >= (v)->cap)                                                                  \
+            (v)->data = fg_vec_grow((arena), (v)->data, (v)->len, &(v)->cap, sizeof *(v)->data);   \
         (v)->data[(v)->len++] = (x);                                                               \
     } while (0)
 

@@ -1,6 +1,6 @@
-/* Deep copy of a module into another arena: same ids, types and names interned anew, diagnostics
- * shared. Plans are tried on copies, so a copy costs one walk over the tables and no searching:
- * types keep their position. */
+/* Copies of a module in another arena: same ids, diagnostics shared. A clone has everything of its
+ * own, types and names interned anew, types in their old position. Plans are tried on forks, which
+ * share types and names with what they were made of: one walk over the tables and no searching. */
 #include "ir/op_table.h"
 
 #include <string.h>
@@ -8,11 +8,12 @@
 typedef struct Clone {
     const FgModule *from;
     FgModule *to;
+    bool fork;
 } Clone;
 
 static const char *text(Clone *c, const char *s)
 {
-    return s ? fg_intern(c->to->intern, s) : NULL;
+    return s && !c->fork ? fg_intern(c->to->intern, s) : s;
 }
 
 static void *copy(Clone *c, const void *data, size_t n, size_t size)
@@ -33,11 +34,15 @@ static void *copy(Clone *c, const void *data, size_t n, size_t size)
 
 static const FgType *type(Clone *c, const FgType *t)
 {
-    return t ? fg_type(c->to, t->dtype, t->rank, t->dims) : NULL;
+    return t && !c->fork ? fg_type(c->to, t->dtype, t->rank, t->dims) : t;
 }
 
 static void clone_types(Clone *c)
 {
+    if (c->fork) {
+        COPY_VEC(c, types);
+        return;
+    }
     for (uint32_t i = 0; i < c->from->types.len; i++)
         type(c, c->from->types.data[i]);
 }
@@ -126,9 +131,11 @@ static FgPlan *clone_plan(Clone *c, const FgPlan *from)
     return plan;
 }
 
-FgModule *fg_module_clone(const FgModule *module, FgArena *arena)
+static FgModule *make_copy(const FgModule *module, FgArena *arena, bool fork)
 {
-    Clone c = {module, fg_module_new(arena, module->diags, module->name)};
+    Clone c = {module, fg_module_new(arena, module->diags, module->name), fork};
+    if (fork)
+        c.to->intern = fg_intern_above(arena, module->intern);
     c.to->text_source = module->text_source;
     c.to->level = module->level;
     c.to->ranks = module->ranks;
@@ -144,4 +151,14 @@ FgModule *fg_module_clone(const FgModule *module, FgArena *arena)
     clone_nodes(&c);
     c.to->plan = clone_plan(&c, module->plan);
     return c.to;
+}
+
+FgModule *fg_module_clone(const FgModule *module, FgArena *arena)
+{
+    return make_copy(module, arena, false);
+}
+
+FgModule *fg_module_fork(const FgModule *module, FgArena *arena)
+{
+    return make_copy(module, arena, true);
 }

@@ -40,18 +40,25 @@ const FgType *fg_type(FgModule *module, FgDtype dtype, uint32_t rank, const int6
     return t;
 }
 
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+}
+
 /* Names of values are printed in front of their id, so only plain characters stay. */
 static const char *value_name(FgModule *module, const char *name)
 {
     if (!name || !*name)
         return fg_intern(module->intern, "v");
+    size_t plain = 0;
+    while (is_plain(name[plain]))
+        plain++;
+    if (!name[plain])
+        return fg_internn(module->intern, name, plain);
     char *copy = fg_arena_strdup(module->arena, name);
-    for (char *p = copy; *p; p++) {
-        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
-                     (*p >= '0' && *p <= '9') || *p == '_' || *p == '.';
-        if (!plain)
-            *p = '_';
-    }
+    for (char *p = copy + plain; *p; p++)
+        *p = is_plain(*p) ? *p : '_';
     return fg_intern(module->intern, copy);
 }
 

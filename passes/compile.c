@@ -9,6 +9,7 @@
 #include "passes/compile_run.h"
 
 #include "passes/estimate.h"
+#include "passes/memo.h"
 
 #include <string.h>
 #include <time.h>
@@ -283,7 +284,7 @@ static void count_plan(FgCompiled *out, const FgEvaluation *chosen)
 /* The chosen plan once more from the graph, under the manager: dumps, verification, proof. */
 static bool lower_chosen(FgRun *c, const FgEvaluation *chosen)
 {
-    FgModule *m = c->graph;
+    FgModule *m = fg_module_clone(c->graph, c->arena);
     FgCompiled *out = c->out;
     m->plan = fg_plan_clone(chosen->plan, c->arena);
     FgPassManager pm = manager(c);
@@ -307,13 +308,61 @@ static bool lower_chosen(FgRun *c, const FgEvaluation *chosen)
     return proved;
 }
 
+/* ---- the beginning ---- */
+static bool run_graph_passes(FgRun *c, const FgModule *graph, const FgNumerics *numerics,
+                             FgDiags *diags)
+{
+    const FgCompileOptions *options = c->options;
+    c->graph = fg_module_clone(graph, c->search.memo ? c->search.memo->arena : c->arena);
+    c->graph->numerics = *numerics;
+    c->graph->diags = diags ? diags : graph->diags;
+    FgPassManager pm = manager(c);
+    if (!fg_run_passes(&pm, c->graph, options->no_fuse ? FG_PIPELINE_UNFUSED : FG_PIPELINE_GRAPH))
+        return false;
+    c->graph->diags = graph->diags;
+    fg_search_add_times(&c->search, &pm);
+    c->out->numerics = c->graph->numerics;
+    c->stopped = pm.stopped;
+    if (pm.stopped) {
+        c->out->module = c->graph;
+        c->out->fits = true;
+    }
+    return true;
+}
+
+static bool open_settings(FgRun *c, const FgModule *graph)
+{
+    FgMemo *memo = c->search.memo;
+    if (!fg_settings_open(&c->settings, memo ? memo->arena : c->arena, &c->search, c->graph,
+                          c->options))
+        return false;
+    if (memo) {
+        memo->asked = graph;
+        memo->schedule = c->options->schedule;
+        memo->graph = c->graph;
+        memo->settings = c->settings;
+    }
+    return true;
+}
+
+static void take_memo(FgRun *c, const FgModule *graph)
+{
+    const FgMemo *memo = c->search.memo;
+    FG_ASSERT(memo->asked == graph && memo->schedule == c->options->schedule);
+    c->graph = memo->graph;
+    c->out->numerics = c->graph->numerics;
+    c->settings = memo->settings;
+    fg_settings_take(&c->settings, &c->search, c->options);
+}
+
 bool fg_run_begin(FgRun *c, FgArena *arena, const FgModule *graph, const FgMachine *machine,
-                  const FgNumerics *numerics, const FgCompileOptions *options, FgDiags *diags,
-                  FgCompiled *out)
+                  const FgNumerics *numerics, const FgCompileOptions *options, FgMemo *memo,
+                  FgDiags *diags, FgCompiled *out)
 {
     *out = (FgCompiled){0};
     *c = (FgRun){.arena = arena, .options = options, .out = out};
-    c->search = (FgSearch){.arena = arena, .machine = machine, .reduce = options->reduce};
+    c->search =
+        (FgSearch){.arena = arena, .memo = memo, .machine = machine, .reduce = options->reduce};
     out->memory_bytes =
         options->memory_bytes == UINT64_MAX ? machine->memory_bytes : options->memory_bytes;
     out->reserved_bytes = machine->reserved_bytes;
@@ -322,22 +371,11 @@ bool fg_run_begin(FgRun *c, FgArena *arena, const FgModule *graph, const FgMachi
     out->host_memory_bytes = fg_machine_host_bytes(machine);
     c->search.budget = out->budget_bytes;
     c->search.host_budget = out->host_memory_bytes;
-    c->graph = fg_module_clone(graph, arena);
-    c->graph->numerics = *numerics;
-    c->graph->diags = diags ? diags : graph->diags;
-    FgPassManager pm = manager(c);
-    if (!fg_run_passes(&pm, c->graph, options->no_fuse ? FG_PIPELINE_UNFUSED : FG_PIPELINE_GRAPH))
-        return false;
-    c->graph->diags = graph->diags;
-    fg_search_add_times(&c->search, &pm);
-    out->numerics = c->graph->numerics;
-    c->stopped = pm.stopped;
-    if (pm.stopped) {
-        out->module = c->graph;
-        out->fits = true;
+    if (c->search.memo && c->search.memo->graph) {
+        take_memo(c, graph);
         return true;
     }
-    return fg_settings_open(&c->settings, &c->search, c->graph, options);
+    return run_graph_passes(c, graph, numerics, diags) && (c->stopped || open_settings(c, graph));
 }
 
 bool fg_run_finish(FgRun *c)

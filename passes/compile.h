@@ -75,6 +75,13 @@ static inline bool fg_zero3_equal(const FgZero3 *a, const FgZero3 *b)
  * more ranks a GPU's sums then round otherwise than its reductions' do); nowhere. */
 typedef enum FgReduceForm { FG_REDUCE_AUTO, FG_REDUCE_PARTS, FG_REDUCE_SCATTER } FgReduceForm;
 
+/* What compiles share whose graph, machine, numerics and options are the same, but for the memory
+ * offered: each is faster for those before it, and finds the same. (Other numerics that one tries
+ * by itself have no part in it.) What they return lives no longer than the memo. */
+typedef struct FgMemo FgMemo;
+FgMemo *fg_memo_new(void);
+void fg_memo_free(FgMemo *memo);
+
 typedef struct FgCompileOptions {
     FgSchedule schedule;
     FgReduceForm reduce; /* of compiled plans: the fixed ones take no parts */
@@ -91,6 +98,7 @@ typedef struct FgCompileOptions {
     bool fixed_vocab, fixed_chunk; /* ... as given: the form of the vocabulary, the head's pieces */
     bool fixed_accumulate_in;      /* ... and where gradients of micro-steps add up */
     bool offer;                    /* without `numerics_auto`: find out what that would save */
+    FgMemo *memo;                  /* or NULL */
 } FgCompileOptions;
 
 /* What searching numerics would save, about: by a glance at two candidates. */

@@ -26,11 +26,11 @@ typedef struct FgRun {
     FgEvaluation zero3, least, chosen;
 } FgRun;
 
-/* Fills *out as far as begin knows it. `diags`: where the graph passes report; NULL: the graph's
- * own. */
+/* Fills *out as far as begin knows it. `memo`: of these numerics, or NULL. `diags`: where the graph
+ * passes report; NULL: the graph's own. */
 bool fg_run_begin(FgRun *run, FgArena *arena, const FgModule *graph, const FgMachine *machine,
-                  const FgNumerics *numerics, const FgCompileOptions *options, FgDiags *diags,
-                  FgCompiled *out);
+                  const FgNumerics *numerics, const FgCompileOptions *options, FgMemo *memo,
+                  FgDiags *diags, FgCompiled *out);
 /* Sets run->least and the floor in run->out, and `fits`. */
 bool fg_run_least(FgRun *run);
 /* After `begin`, with two lowerings: the plan that gathers at use, on the first rung, and what one

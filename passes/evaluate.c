@@ -1,9 +1,9 @@
 /* evaluate: a plan lowered, placed, and measured by ledger and simulator.
  *
  * Many choices of a search come to the same levers, of small models most: a plan that was seen
- * before is not lowered again.
+ * before is not lowered again, in this search or, with a memo, in others before it.
  */
-#include "passes/search.h"
+#include "passes/memo.h"
 
 #include "base/map.h"
 
@@ -42,16 +42,19 @@ const char *fg_placing_pipeline(FgPlacing placing)
         return LOWER "memplan{0},streams";
     case FG_PLACING_FITTING:
         return LOWER "memplan{4,fit},streams";
+    case FG_PLACING_NONE:
+        return FG_PIPELINE_SCHED;
     case FG_PLACING_THOROUGH:
         break;
     }
     return LOWER "memplan,streams";
 }
 
-static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, FgEvaluation *out,
-                  FgModule **out_module)
+/* Everything but what the plan's figures are called, and the module in `arena`. */
+static bool lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, FgArena *arena,
+                  FgEvaluation *out, FgModule **out_module)
 {
-    FgModule *m = fg_module_clone(s->graph, arena);
+    FgModule *m = fg_module_fork(s->graph, arena);
     m->plan = fg_plan_clone(plan, arena);
     FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = fg_search_budget(s, plan)};
     bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
@@ -60,12 +63,12 @@ static bool lower(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *arena, 
     if (!ok)
         return false;
     double start = now_ms();
-    out->plan = plan;
     out->graph = s->graph;
     out->placing = placing;
-    fg_ledger(s->arena, m, &out->ledger);
+    fg_ledger(arena, m, &out->ledger);
     double middle = now_ms();
-    fg_simulate(arena, m, s->machine, &out->sim);
+    if (placing != FG_PLACING_NONE)
+        fg_simulate(arena, m, s->machine, &out->sim);
     fg_search_add_time(s, "ledger", middle - start);
     fg_search_add_time(s, "simulate", now_ms() - middle);
     return true;
@@ -108,27 +111,56 @@ static const FgEvaluation *seen_before(const FgSearch *s, uint64_t key)
     return NULL;
 }
 
+/* What a plan comes to: known from another search, or lowered in `arena` for it. */
+static bool look_up_or_lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, uint64_t key,
+                             FgArena *arena, FgEvaluation *out)
+{
+    FgModule *m;
+    bool kept = s->memo && placing != FG_PLACING_FITTING;
+    const FgEvaluation *known = kept ? fg_memo_find(s->memo, key) : NULL;
+    if (known)
+        *out = *known;
+    else if (!lower(s, plan, placing, arena, out, &m))
+        return false;
+    if (kept && !known)
+        fg_memo_add(s->memo, key, out);
+    return true;
+}
+
+bool fg_search_bound(FgSearch *s, const FgPlan *plan, uint64_t *out)
+{
+    FgEvaluation now = {0};
+    FgArena *arena = fg_arena_new();
+    bool ok =
+        look_up_or_lower(s, plan, FG_PLACING_NONE, key_of(s, plan, FG_PLACING_NONE), arena, &now);
+    *out = 0;
+    for (uint32_t i = 0; i < FG_N_MEM_CLASSES && ok; i++)
+        *out += now.ledger.by_class[i];
+    fg_arena_free(arena);
+    return ok;
+}
+
 bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *keep,
                         FgEvaluation *out, FgModule **out_module)
 {
     uint64_t key = key_of(s, plan, placing);
     const FgEvaluation *before = keep ? NULL : seen_before(s, key);
-    if (before) {
-        uint32_t kept = out->kept;
-        *out = *before;
-        out->plan = plan;
-        out->kept = kept;
-        return true;
+    FgEvaluation now = before ? *before : (FgEvaluation){0};
+    if (!before) {
+        FgArena *arena = keep ? keep : fg_arena_new();
+        bool ok = keep ? lower(s, plan, placing, arena, &now, out_module)
+                       : look_up_or_lower(s, plan, placing, key, arena, &now);
+        s->evaluated++;
+        now.ledger.peak_phase = ok ? fg_arena_strdup(s->arena, now.ledger.peak_phase) : NULL;
+        if (!keep)
+            fg_arena_free(arena);
+        if (!ok)
+            return false;
     }
-    FgArena *arena = keep ? keep : fg_arena_new();
-    FgModule *m;
-    bool ok = lower(s, plan, placing, arena, out, &m);
-    s->evaluated++;
-    if (ok)
-        fg_vec_push(s->arena, &s->seen, ((FgSeenPlan){key, *out}));
-    if (out_module)
-        *out_module = m;
-    if (!keep)
-        fg_arena_free(arena);
-    return ok;
+    now.plan = plan;
+    now.kept = out->kept;
+    *out = now;
+    if (!before)
+        fg_vec_push(s->arena, &s->seen, ((FgSeenPlan){key, now}));
+    return true;
 }

@@ -157,7 +157,7 @@ static bool measure(FgRun *run, Candidate *c)
 static bool begin_apart(const Auto *a, FgArena *arena, FgRun *run, const Candidate *c,
                         const FgCompileOptions *options, FgCompiled *out)
 {
-    return fg_run_begin(run, arena, a->graph, a->machine, &c->numerics, options,
+    return fg_run_begin(run, arena, a->graph, a->machine, &c->numerics, options, NULL,
                         fg_diags_new(arena), out) &&
            took_effect(run->graph, &a->candidates.data[0].numerics);
 }
@@ -245,7 +245,7 @@ static FgRun *run_candidate(Auto *a, Candidate *c)
 {
     FgRun *run = FG_NEW(a->arena, FgRun);
     c->searched = true;
-    bool ok = fg_run_begin(run, a->arena, a->graph, a->machine, &c->numerics, a->options,
+    bool ok = fg_run_begin(run, a->arena, a->graph, a->machine, &c->numerics, a->options, NULL,
                            fg_diags_new(a->arena), FG_NEW(a->arena, FgCompiled)) &&
               fg_run_least(run) && fg_run_search(run);
     return ok ? run : NULL;
@@ -357,7 +357,7 @@ bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
                 const FgNumerics *numerics, const FgCompileOptions *options, FgCompiled *out)
 {
     FgRun run;
-    if (!fg_run_begin(&run, arena, graph, machine, numerics, options, NULL, out))
+    if (!fg_run_begin(&run, arena, graph, machine, numerics, options, options->memo, NULL, out))
         return false;
     if (run.stopped)
         return true;

@@ -181,14 +181,15 @@ static void place(Fit *f, uint32_t item, Placed *spare)
         insert(&f->lanes[k], &x);
 }
 
-/* Places all in f->order; returns the height. */
-static int64_t place_all(Fit *f, Placed *spare)
+/* Places all in f->order; returns the height. Unless it is wanted `wholly`, stops where that is not
+ * below the best. */
+static int64_t place_all(Fit *f, Placed *spare, bool wholly)
 {
     int64_t height = 0;
     f->all.n = f->lasting.n = f->fresh = 0;
     for (uint32_t k = 0; k < f->n_blocks; k++)
         f->lanes[k].n = 0;
-    for (uint32_t i = 0; i < f->m->n; i++) {
+    for (uint32_t i = 0; i < f->m->n && (wholly || height < f->best_height); i++) {
         uint32_t item = f->order[i];
         place(f, item, spare);
         int64_t end = f->offsets[item] + f->m->items[item].bytes;
@@ -294,13 +295,13 @@ int64_t fg_pack_fit(FgArena *scratch, const FgPackModel *m, uint32_t rounds, int
     for (; done == 0 || (done < N_ORDERS && done < rounds && f.best_height > goal); done++) {
         int64_t before = f.best_height;
         sort_order(&f, done);
-        place_all(&f, placed);
+        place_all(&f, placed, false);
         if (f.best_height < before)
             best_order = done;
     }
     if (done < rounds && f.best_height > goal)
         sort_order(&f, best_order);
     for (; done < rounds && f.best_height > goal; done++)
-        move_top_first(&f, spare, place_all(&f, placed));
+        move_top_first(&f, spare, place_all(&f, placed, true));
     return f.best_height;
 }

@@ -60,7 +60,8 @@ static uint64_t box_key(const Search *x, const Box *box)
     for (uint32_t i = 0; i < box->n; i++) {
         uint32_t item = x->list.data[box->first + i];
         const FgPackKnown *k = &x->state.known[item];
-        key += mix(mix((uint64_t)k->min * 0x9e3779b97f4a7c15u + item) + (uint64_t)k->low);
+        key +=
+            mix(mix((uint64_t)k->min * 0x9e3779b97f4a7c15u + item) + (uint64_t)x->state.low[item]);
     }
     return key ? key : 1;
 }
@@ -69,9 +70,7 @@ static uint64_t box_key(const Search *x, const Box *box)
 static bool is_ready(const FgPackState *s, const FgPackKnown *k)
 {
     for (uint32_t i = k->first; i < k->end; i++) {
-        const FgPackMeeting *with = &s->meetings[i];
-        const FgPackKnown *other = &s->known[with->item];
-        if (!other->placed && other->low + with->below <= k->min)
+        if (s->support[s->meetings[i].item] + s->meetings[i].below <= k->min)
             return false;
     }
     return true;
@@ -94,7 +93,8 @@ static uint32_t choose(const Search *x, const Box *box)
     for (uint32_t i = 0; i < box->n; i++) {
         uint32_t item = x->list.data[box->first + i];
         const FgPackKnown *k = &x->state.known[item];
-        if (fg_pack_barred(k) || (best != FG_PACK_FLOOR && !comes_first(x, item, best)))
+        if (fg_pack_has(x->state.barred, item) ||
+            (best != FG_PACK_FLOOR && !comes_first(x, item, best)))
             continue;
         if (is_ready(&x->state, k))
             best = item;

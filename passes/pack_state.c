@@ -21,6 +21,11 @@ static void set_add(uint64_t *set, uint32_t item)
     set[item / 64] |= (uint64_t)1 << item % 64;
 }
 
+static void set_drop(uint64_t *set, uint32_t item)
+{
+    set[item / 64] &= ~((uint64_t)1 << item % 64);
+}
+
 static void set_join(const FgPackState *s, uint64_t *set, const uint64_t *more)
 {
     for (uint32_t w = 0; w < s->words; w++)
@@ -65,26 +70,37 @@ static void fail_section(FgPackState *s, const FgPackMember *m, uint32_t n)
     }
 }
 
+/* Sorted from the last time but for a few. */
+static void sort_members(const int64_t *low, FgPackMember *m, uint32_t n)
+{
+    int64_t last = INT64_MAX; /* key of the member before */
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t key = low[m[i].item] + m[i].low;
+        if (key <= last) {
+            last = key;
+            continue;
+        }
+        FgPackMember x = m[i];
+        uint32_t k = i;
+        for (; k > 0 && low[m[k - 1].item] + m[k - 1].low < key; k--)
+            m[k] = m[k - 1];
+        m[k] = x;
+    }
+}
+
 static bool section_fits(FgPackState *s, uint32_t section)
 {
     FgPackMember *m = s->members + s->first_member[section];
     uint32_t n = s->first_member[section + 1] - s->first_member[section];
     s->scanned += n;
-    for (uint32_t i = 1; i < n; i++) { /* nearly sorted from the last time */
-        FgPackMember x = m[i];
-        int64_t key = s->known[x.item].low + x.low;
-        uint32_t k = i;
-        for (; k > 0 && s->known[m[k - 1].item].low + m[k - 1].low < key; k--)
-            m[k] = m[k - 1];
-        m[k] = x;
-    }
+    sort_members(s->low, m, n);
     int64_t sum = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const FgPackKnown *k = &s->known[m[i].item];
-        if (k->placed)
+        int64_t low = s->support[m[i].item];
+        if (low == FG_PACK_NO_SUPPORT)
             continue;
         sum += m[i].width;
-        if (k->low + m[i].low + sum > s->capacity) {
+        if (low + m[i].low + sum > s->capacity) {
             fail_section(s, m, i + 1);
             return false;
         }
@@ -106,20 +122,36 @@ static void touch_sections(FgPackState *s, const FgPackItem *x)
     }
 }
 
+/* Brings the sets up to what is known of an item. */
+static void follow(FgPackState *s, uint32_t item)
+{
+    const FgPackKnown *k = &s->known[item];
+    s->support[item] = k->placed ? FG_PACK_NO_SUPPORT : s->low[item];
+    if (k->placed)
+        set_add(s->placed, item);
+    else
+        set_drop(s->placed, item);
+    if (!k->placed && s->low[item] > k->min)
+        set_add(s->barred, item);
+    else
+        set_drop(s->barred, item);
+}
+
 static void change(FgPackState *s, uint32_t item, int64_t min, int64_t low, uint32_t why,
                    uint32_t under)
 {
     FgPackKnown *k = &s->known[item];
-    FgPackChange old = {k->min, k->low, item, k->why, k->under, s->whys.len};
+    FgPackChange old = {k->min, s->low[item], item, k->why, k->under, s->whys.len};
     fg_vec_push(s->arena, &s->trail, old);
-    if (low > k->low) {
+    if (low > s->low[item]) {
         fg_vec_push(s->arena, &s->work, item);
         touch_sections(s, k->item);
     }
     k->min = min;
-    k->low = low;
+    s->low[item] = low;
     k->why = why;
     k->under = under;
+    follow(s, item);
 }
 
 static void begin_changes(FgPackState *s)
@@ -129,22 +161,18 @@ static void begin_changes(FgPackState *s)
 }
 
 /* The least that a neighbour left gives a barred item; INT64_MAX when none is left. Stops as soon
- * as that is not above `than`. */
+ * as that is not above `than`, a place that the item can have. */
 static int64_t support(FgPackState *s, uint32_t item, int64_t than)
 {
     const FgPackKnown *k = &s->known[item];
-    int64_t least = INT64_MAX;
+    int64_t least = FG_PACK_NO_SUPPORT / 2;
     uint32_t i = k->first;
     for (; i < k->end && least > than; i++) {
-        const FgPackMeeting *with = &s->meetings[i];
-        const FgPackKnown *other = &s->known[with->item];
-        if (other->placed)
-            continue;
-        int64_t at = fg_pack_align(other->low + with->below, k->item->align);
+        int64_t at = s->support[s->meetings[i].item] + s->meetings[i].below;
         least = at < least ? at : least;
     }
     s->scanned += i - k->first;
-    return least;
+    return least == FG_PACK_NO_SUPPORT / 2 ? INT64_MAX : fg_pack_align(least, k->item->align);
 }
 
 /* Raises a barred item's low to what its neighbours give. The grounds: `more`, and the
@@ -156,12 +184,11 @@ static bool rest_on_neighbours(FgPackState *s, uint32_t item, int64_t low, const
     for (uint32_t w = 0; w < s->words; w++)
         fg_vec_push(s->arena, &s->whys, more[w]);
     uint64_t *set = s->whys.data + old_len;
-    for (uint32_t i = k->first; i < k->end; i++) {
-        uint32_t other = s->meetings[i].item;
-        if (s->known[other].placed)
-            set_add(set, other);
-        else
-            join_grounds(s, set, other);
+    const uint64_t *meets = s->meets + (size_t)item * s->words;
+    for (uint32_t w = 0; w < s->words; w++) {
+        set[w] |= meets[w] & s->placed[w];
+        for (uint64_t left = meets[w] & ~s->placed[w]; left; left &= left - 1)
+            join_grounds(s, set, 64 * w + (uint32_t)__builtin_ctzll(left));
     }
     if (low > s->capacity - k->item->bytes) {
         memcpy(s->fail, set, s->words * sizeof *set);
@@ -179,22 +206,21 @@ static bool rest_on_neighbours(FgPackState *s, uint32_t item, int64_t low, const
  * as there are items the rest is left for later, which only leaves lows lower. */
 static bool spread(FgPackState *s)
 {
-    for (uint32_t w = 0; w < s->work.len && w < 4 * s->n; w++) {
-        const FgPackKnown *k = &s->known[s->work.data[w]];
+    for (uint32_t i = 0; i < s->work.len && i < 4 * s->n; i++) {
+        const FgPackKnown *k = &s->known[s->work.data[i]];
+        const uint64_t *meets = s->meets + (size_t)s->work.data[i] * s->words;
         s->scanned += k->end - k->first;
-        for (uint32_t i = k->first; i < k->end; i++) {
-            uint32_t other = s->meetings[i].item;
-            const FgPackKnown *o = &s->known[other];
-            if (o->placed || !fg_pack_barred(o))
-                continue;
-            int64_t low = support(s, other, o->low);
-            if (low <= o->low)
-                continue;
-            memset(s->fail, 0, s->words * sizeof *s->fail);
-            join_grounds(s, s->fail, other);
-            if (!rest_on_neighbours(s, other, low, s->fail))
-                return false;
-        }
+        for (uint32_t w = 0; w < s->words; w++)
+            for (uint64_t left = meets[w] & s->barred[w]; left; left &= left - 1) {
+                uint32_t other = 64 * w + (uint32_t)__builtin_ctzll(left);
+                int64_t low = support(s, other, s->low[other]);
+                if (low <= s->low[other])
+                    continue;
+                memset(s->fail, 0, s->words * sizeof *s->fail);
+                join_grounds(s, s->fail, other);
+                if (!rest_on_neighbours(s, other, low, s->fail))
+                    return false;
+            }
     }
     for (uint32_t i = 0; i < s->touched.len; i++)
         if (!section_fits(s, s->touched.data[i]))
@@ -207,7 +233,7 @@ static bool reach_fits(FgPackState *s)
 {
     for (uint32_t i = 0; s->m->windows && i < s->work.len; i++) {
         const FgPackKnown *k = &s->known[s->work.data[i]];
-        if (k->placed || k->low <= s->capacity - k->item->bytes)
+        if (k->placed || s->low[s->work.data[i]] <= s->capacity - k->item->bytes)
             continue;
         memset(s->fail, 0, s->words * sizeof *s->fail);
         join_grounds(s, s->fail, s->work.data[i]);
@@ -221,6 +247,7 @@ bool fg_pack_put(FgPackState *s, uint32_t item, bool *hat)
     FgPackKnown *k = &s->known[item];
     k->placed = true;
     k->offset = k->min;
+    follow(s, item);
     *hat = false;
     begin_changes(s);
     fg_vec_push(s->arena, &s->work, item);
@@ -233,9 +260,9 @@ bool fg_pack_put(FgPackState *s, uint32_t item, bool *hat)
         int64_t min = fg_pack_align(k->offset + with->above, other->item->align);
         if (min <= other->min)
             continue;
-        bool above = min >= other->low;
-        change(s, with->item, min, above ? min : other->low, above ? FG_PACK_FLOOR : other->why,
-               item);
+        int64_t low = s->low[with->item];
+        bool above = min >= low;
+        change(s, with->item, min, above ? min : low, above ? FG_PACK_FLOOR : other->why, item);
     }
     for (uint32_t q = k->hull.from; q + 1 < k->hull.to; q++)
         s->crossing[q - s->from]--;
@@ -248,9 +275,10 @@ void fg_pack_undo(FgPackState *s, uint32_t trail)
         const FgPackChange *c = &s->trail.data[--s->trail.len];
         FgPackKnown *k = &s->known[c->item];
         k->min = c->min;
-        k->low = c->low;
+        s->low[c->item] = c->low;
         k->why = c->why;
         k->under = c->under;
+        follow(s, c->item);
         s->whys.len = c->why_len;
     }
 }
@@ -259,6 +287,7 @@ void fg_pack_take(FgPackState *s, uint32_t item, uint32_t trail)
 {
     FgPackKnown *k = &s->known[item];
     k->placed = false;
+    follow(s, item);
     fg_pack_undo(s, trail);
     for (uint32_t q = k->hull.from; q + 1 < k->hull.to; q++)
         s->crossing[q - s->from]++;
@@ -292,6 +321,8 @@ static bool find_meetings(FgPackState *s, const uint32_t *ids, uint32_t most)
                 if (fill) {
                     s->meetings[a->end] = (FgPackMeeting){j, below, above};
                     s->meetings[s->known[j].end] = (FgPackMeeting){i, above, below};
+                    set_add(s->meets + (size_t)i * s->words, j);
+                    set_add(s->meets + (size_t)j * s->words, i);
                 }
                 a->end++;
                 s->known[j].end++;
@@ -303,6 +334,7 @@ static bool find_meetings(FgPackState *s, const uint32_t *ids, uint32_t most)
         if (fill)
             return true;
         s->meetings = FG_NEW_ARRAY(s->arena, FgPackMeeting, 2 * (size_t)n + 1);
+        s->meets = FG_NEW_ARRAY(s->arena, uint64_t, (size_t)s->n * s->words + 1);
         n = 0;
         for (uint32_t i = 0, at = 0; i < s->n; i++) {
             uint32_t count = s->known[i].end;
@@ -345,6 +377,10 @@ bool fg_pack_state_init(FgArena *arena, const FgPackModel *m, const FgPackPart *
     s->n_sections = part->to - part->from;
     s->words = (s->n + 63) / 64;
     s->known = FG_NEW_ARRAY(arena, FgPackKnown, s->n + 1);
+    s->low = FG_NEW_ARRAY(arena, int64_t, s->n + 1);
+    s->support = FG_NEW_ARRAY(arena, int64_t, s->n + 1);
+    s->placed = FG_NEW_ARRAY(arena, uint64_t, s->words + 1);
+    s->barred = FG_NEW_ARRAY(arena, uint64_t, s->words + 1);
     for (uint32_t i = 0; i < s->n; i++) {
         s->known[i].item = &m->items[ids[i]];
         s->known[i].hull = fg_pack_hull(m, ids[i]);
@@ -364,9 +400,10 @@ void fg_pack_state_reset(FgPackState *s)
     s->trail.len = s->whys.len = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         FgPackKnown *k = &s->known[i];
-        k->min = k->low = 0;
+        k->min = s->low[i] = 0;
         k->under = k->why = FG_PACK_FLOOR;
         k->placed = false;
+        follow(s, i);
         for (uint32_t q = k->hull.from; q + 1 < k->hull.to; q++)
             s->crossing[q - s->from]++;
     }

@@ -33,7 +33,7 @@ typedef struct FgPackKnown { /* of an item; numbers are local to the part */
     const FgPackItem *item;
     FgPackReach hull;
     uint32_t first, end; /* its meetings */
-    int64_t min, low, offset;
+    int64_t min, offset;
     uint32_t under; /* placed item that min follows from; FG_PACK_FLOOR: none */
     uint32_t why;   /* of low > min: a set in `whys`; FG_PACK_FLOOR while low == min */
     bool placed;
@@ -41,6 +41,7 @@ typedef struct FgPackKnown { /* of an item; numbers are local to the part */
 } FgPackKnown;
 
 #define FG_PACK_FLOOR UINT32_MAX
+#define FG_PACK_NO_SUPPORT (INT64_MAX / 2) /* more than any place, also with a distance added */
 
 typedef struct FgPackState {
     FgArena *arena;
@@ -48,7 +49,11 @@ typedef struct FgPackState {
     uint32_t from, n_sections; /* of the part */
     int64_t capacity;
     FgPackKnown *known;
-    uint32_t n, words; /* a set of items has so many words */
+    int64_t *low;
+    int64_t *support;          /* low of what is not placed, FG_PACK_NO_SUPPORT of what is */
+    uint32_t n, words;         /* a set of items has so many words */
+    uint64_t *placed, *barred; /* sets */
+    uint64_t *meets;           /* item -> the set of those that it meets */
     FgPackMeeting *meetings;
     FgPackMember *members;
     uint32_t *first_member; /* section -> its members up to the next one's; sorted as it comes */
@@ -82,9 +87,9 @@ bool fg_pack_bar(FgPackState *s, uint32_t item);
 /* Adds what is known of an item to s->fail. */
 void fg_pack_blame(FgPackState *s, uint32_t item);
 
-static inline bool fg_pack_barred(const FgPackKnown *k)
+static inline bool fg_pack_has(const uint64_t *set, uint32_t item)
 {
-    return k->low > k->min;
+    return set[item / 64] >> item % 64 & 1;
 }
 
 #endif

@@ -10,7 +10,8 @@
 typedef enum FgPlacing {
     FG_PLACING_THOROUGH, /* memplan's default */
     FG_PLACING_QUICK,    /* first fit alone */
-    FG_PLACING_FITTING   /* as thorough, but content with what fits the budget */
+    FG_PLACING_FITTING,  /* as thorough, but content with what fits the budget */
+    FG_PLACING_NONE      /* figures are of what lives at once, whatever its place */
 } FgPlacing;
 
 typedef struct FgEvaluation {
@@ -29,6 +30,7 @@ typedef struct FgSeenPlan {
 
 typedef struct FgSearch {
     FgArena *arena;        /* plans and figures */
+    FgMemo *memo;          /* or NULL */
     const FgModule *graph; /* graph level, recompute applied */
     const FgMachine *machine;
     uint64_t budget, host_budget;
@@ -43,6 +45,8 @@ typedef struct FgSearch {
  * diagnostics. */
 bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgPlacing placing, FgArena *keep,
                         FgEvaluation *out, FgModule **out_module);
+/* Bytes that no placement of the plan can do without: a small part of the work of evaluating it. */
+bool fg_search_bound(FgSearch *search, const FgPlan *plan, uint64_t *out);
 /* The lowering of dist and sched, with that placing. */
 const char *fg_placing_pipeline(FgPlacing placing);
 void fg_search_add_time(FgSearch *search, const char *name, double ms);

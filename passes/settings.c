@@ -34,7 +34,7 @@ bool fg_setting_enter(FgSettings *s, uint32_t rung)
 {
     FgSetting *setting = &s->by_rung[rung];
     if (!setting->graph) {
-        FgArena *arena = s->search->arena;
+        FgArena *arena = s->arena;
         FgModule *m = fg_module_clone(s->graph, arena);
         m->plan = FG_NEW(arena, FgPlan);
         m->plan->name = "base";
@@ -69,7 +69,7 @@ static uint32_t offload(FgSettings *s, FgModule *graph, FgPlan *plan, uint64_t p
              used = 0;
     if (!classes || !s->offload_bytes || !s->search->host_budget)
         return 0;
-    FgArena *arena = s->search->arena;
+    FgArena *arena = s->arena;
     FgOffloadLadder ladder = fg_offload_ladder(arena, graph, s->search->machine, plan, classes);
     uint32_t n = count_steps(s, &ladder);
     fg_offload_apply(arena, plan, graph, s->search->machine, &ladder, n, piece);
@@ -172,30 +172,14 @@ bool fg_setting_cut(FgSettings *s, uint32_t rung, double cut, FgPlan **out)
     return true;
 }
 
-/* Bytes that no placement of the fixed plan can do without: a small part of the work of measuring
- * it. */
 static bool bound_of(FgSettings *s, uint32_t rung, FgUnit unit, uint64_t *out)
 {
-    if (!fg_setting_enter(s, rung))
-        return false;
-    FgArena *arena = fg_arena_new();
-    FgModule *m = fg_module_clone(s->by_rung[rung].graph, arena);
-    m->plan = fg_plan_clone(plan_at_use(s, rung, unit), arena);
-    bool ok = run_quietly(s, m, arena, FG_PIPELINE_SCHED);
-    if (ok) {
-        FgLedger ledger;
-        fg_ledger(arena, m, &ledger);
-        *out = 0;
-        for (uint32_t i = 0; i < FG_N_MEM_CLASSES; i++)
-            *out += ledger.by_class[i];
-    }
-    fg_arena_free(arena);
-    return ok;
+    FgPlan *plan = fg_setting_plan(s, rung, unit);
+    return plan && fg_search_bound(s->search, plan, out);
 }
 
 static bool find_probes(FgSettings *s)
 {
-    FgArena *arena = s->search->arena;
     uint32_t last = s->ladder.rungs.len - 1, best = 0;
     uint64_t least = UINT64_MAX, bytes;
     bool inner = s->options->schedule == FG_SCHEDULE_COMPILED && last > 1;
@@ -207,22 +191,29 @@ static bool find_probes(FgSettings *s)
         best = bytes <= least ? rung : best;
         least = bytes <= least ? bytes : least;
     }
-    fg_vec_push(arena, &s->probes, 0);
+    fg_vec_push(s->arena, &s->probes, 0);
     if (best > 0)
-        fg_vec_push(arena, &s->probes, best);
+        fg_vec_push(s->arena, &s->probes, best);
     if (last > 0)
-        fg_vec_push(arena, &s->probes, last);
+        fg_vec_push(s->arena, &s->probes, last);
     return true;
 }
 
-bool fg_settings_open(FgSettings *s, FgSearch *search, const FgModule *graph,
+bool fg_settings_open(FgSettings *s, FgArena *arena, FgSearch *search, const FgModule *graph,
                       const FgCompileOptions *options)
 {
-    *s = (FgSettings){.search = search, .graph = graph, .options = options};
+    *s = (FgSettings){.arena = arena, .search = search, .graph = graph, .options = options};
     s->offload_bytes = options->offload_auto ? 0 : FG_OFFLOAD_EVERYTHING;
-    fg_recompute_ladder(search->arena, graph, search->machine, options->recompute, &s->ladder);
-    s->by_rung = FG_NEW_ARRAY(search->arena, FgSetting, s->ladder.rungs.len);
+    fg_recompute_ladder(arena, graph, search->machine, options->recompute, &s->ladder);
+    s->by_rung = FG_NEW_ARRAY(arena, FgSetting, s->ladder.rungs.len);
     return find_probes(s);
+}
+
+void fg_settings_take(FgSettings *s, FgSearch *search, const FgCompileOptions *options)
+{
+    s->search = search;
+    s->options = options;
+    fg_settings_offload(s, options->offload_auto ? 0 : FG_OFFLOAD_EVERYTHING);
 }
 
 /* The first rung from `low` on, below `high`, whose bound is within the budget; `high` if none. */

@@ -22,6 +22,7 @@ typedef struct FgSetting {
 } FgSetting;
 
 typedef struct FgSettings {
+    FgArena *arena; /* graphs and plans: lives as long as the memo, where there is one */
     FgSearch *search;
     const FgModule *graph; /* after the graph passes, without clones */
     const FgCompileOptions *options;
@@ -35,8 +36,10 @@ typedef struct FgSettings {
 
 /* The ladder, and the rungs that the floor is measured on: without looking at the budget. False
  * after errors, here and below. */
-bool fg_settings_open(FgSettings *settings, FgSearch *search, const FgModule *graph,
+bool fg_settings_open(FgSettings *settings, FgArena *arena, FgSearch *search, const FgModule *graph,
                       const FgCompileOptions *options);
+/* Settings that another search of the same question has opened, for this one. */
+void fg_settings_take(FgSettings *settings, FgSearch *search, const FgCompileOptions *options);
 /* Forgets all fixed plans; those to come offload at least so much. */
 void fg_settings_offload(FgSettings *settings, uint64_t bytes);
 /* The fixed plan of a setting with its host copies ahead of their need; false after errors. */

@@ -7,7 +7,8 @@
  * the reuse of an address are one case. Vector clocks drop every wait that another one implies. All
  * streams join at the end of a function, so each starts with a clean map.
  *
- * Cost: O(accesses x ranges touched); the map is a sorted array.
+ * Cost: O(accesses x ranges touched). A map is a sorted array; a state, whose memory is nobody
+ * else's, has one of its own, so that the arena's stays short.
  */
 #include "passes/lower.h"
 
@@ -21,6 +22,8 @@ typedef struct Range {
     uint32_t reader[FG_N_STREAMS]; /* last position on each stream since the write */
 } Range;
 
+typedef FG_VEC(Range) Map; /* sorted, disjoint */
+
 typedef struct Clock {
     uint32_t seen[FG_N_STREAMS]; /* last position on each stream that is known to be complete */
 } Clock;
@@ -29,8 +32,9 @@ typedef struct Cx {
     FgModule *m;
     FgArena *scratch;
     const FgIdVec *order;
-    FG_VEC(Range) map; /* sorted, disjoint */
-    Clock *at;         /* position -> clock after the node */
+    Map arena;
+    Map *states; /* root -> its map, where it lives always */
+    Clock *at;   /* position -> clock after the node */
     Clock now[FG_N_STREAMS];
     uint32_t workspace;
     bool changed; /* some node waits for others than before */
@@ -42,12 +46,12 @@ static FgStream stream_at(const Cx *cx, uint32_t position)
 }
 
 /* First range that ends after `address`. */
-static uint32_t find(const Cx *cx, uint64_t address)
+static uint32_t find(const Map *map, uint64_t address)
 {
-    uint32_t low = 0, high = cx->map.len;
+    uint32_t low = 0, high = map->len;
     while (low < high) {
         uint32_t mid = (low + high) / 2;
-        if (cx->map.data[mid].end <= address)
+        if (map->data[mid].end <= address)
             low = mid + 1;
         else
             high = mid;
@@ -55,23 +59,28 @@ static uint32_t find(const Cx *cx, uint64_t address)
     return low;
 }
 
-static void insert_at(Cx *cx, uint32_t i, Range range)
+/* Puts `n` ranges where those from `first` on, before `last`, stand. */
+static void replace(Cx *cx, Map *map, uint32_t first, uint32_t last, const Range *ranges,
+                    uint32_t n)
 {
-    fg_vec_push(cx->scratch, &cx->map, range);
-    memmove(&cx->map.data[i + 1], &cx->map.data[i], (cx->map.len - 1 - i) * sizeof range);
-    cx->map.data[i] = range;
+    uint32_t behind = map->len - last;
+    while (map->len < first + n + behind)
+        fg_vec_push(cx->scratch, map, *ranges);
+    map->len = first + n + behind;
+    if (first + n != last)
+        memmove(&map->data[first + n], &map->data[last], behind * sizeof *ranges);
+    memcpy(&map->data[first], ranges, n * sizeof *ranges);
 }
 
 /* Makes `address` a border if a range spans it. */
-static void split(Cx *cx, uint64_t address)
+static void split(Cx *cx, Map *map, uint64_t address)
 {
-    uint32_t i = find(cx, address);
-    if (i == cx->map.len || cx->map.data[i].begin >= address)
+    uint32_t i = find(map, address);
+    if (i == map->len || map->data[i].begin >= address)
         return;
-    Range left = cx->map.data[i];
-    left.end = address;
-    cx->map.data[i].begin = address;
-    insert_at(cx, i, left);
+    Range parts[2] = {map->data[i], map->data[i]};
+    parts[0].end = parts[1].begin = address;
+    replace(cx, map, i, i + 1, parts, 2);
 }
 
 static void need(uint32_t *needs, const Cx *cx, uint32_t position)
@@ -83,53 +92,61 @@ static void need(uint32_t *needs, const Cx *cx, uint32_t position)
         needs[s] = position;
 }
 
-static void need_range(const Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t *needs)
+static void need_range(const Cx *cx, const Map *map, uint64_t begin, uint64_t end, bool write,
+                       uint32_t *needs)
 {
-    for (uint32_t i = find(cx, begin); i < cx->map.len && cx->map.data[i].begin < end; i++) {
-        need(needs, cx, cx->map.data[i].writer);
+    for (uint32_t i = find(map, begin); i < map->len && map->data[i].begin < end; i++) {
+        need(needs, cx, map->data[i].writer);
         for (int s = 0; write && s < FG_N_STREAMS; s++)
-            need(needs, cx, cx->map.data[i].reader[s]);
+            need(needs, cx, map->data[i].reader[s]);
     }
 }
 
-static void mark_write(Cx *cx, uint64_t begin, uint64_t end, uint32_t position)
+/* What it covers of a range in part, at either end, stays. */
+static void mark_write(Cx *cx, Map *map, uint64_t begin, uint64_t end, uint32_t position)
 {
-    split(cx, begin);
-    split(cx, end);
-    uint32_t first = find(cx, begin), last = first;
-    while (last < cx->map.len && cx->map.data[last].begin < end)
+    uint32_t first = find(map, begin), last = first, n = 0;
+    Range ranges[3];
+    while (last < map->len && map->data[last].begin < end)
         last++;
-    Range range = {begin, end, position, {NEVER}};
-    if (last == first) {
-        insert_at(cx, first, range);
-        return;
+    if (last > first && map->data[first].begin < begin) {
+        ranges[n] = map->data[first];
+        ranges[n++].end = begin;
     }
-    cx->map.data[first] = range;
-    memmove(&cx->map.data[first + 1], &cx->map.data[last], (cx->map.len - last) * sizeof range);
-    cx->map.len -= last - first - 1;
+    ranges[n++] = (Range){begin, end, position, {NEVER}};
+    if (last > first && map->data[last - 1].end > end) {
+        ranges[n] = map->data[last - 1];
+        ranges[n++].begin = end;
+    }
+    replace(cx, map, first, last, ranges, n);
 }
 
-static void mark_read(Cx *cx, uint64_t begin, uint64_t end, uint32_t position, FgStream stream)
+static void mark_read(Cx *cx, Map *map, uint64_t begin, uint64_t end, uint32_t position,
+                      FgStream stream)
 {
-    split(cx, begin);
-    split(cx, end);
+    split(cx, map, begin);
+    split(cx, map, end);
     uint64_t at = begin;
-    uint32_t i = find(cx, begin);
+    uint32_t i = find(map, begin);
     while (at < end) {
-        if (i == cx->map.len ||
-            cx->map.data[i].begin > at) { /* never written in this function: a state */
-            uint64_t to =
-                i == cx->map.len || cx->map.data[i].begin > end ? end : cx->map.data[i].begin;
-            insert_at(cx, i, (Range){at, to, NEVER, {NEVER}});
+        if (i == map->len || map->data[i].begin > at) { /* not written in this function: a state */
+            uint64_t to = i == map->len || map->data[i].begin > end ? end : map->data[i].begin;
+            replace(cx, map, i, i, &(Range){at, to, NEVER, {NEVER}}, 1);
         }
-        cx->map.data[i].reader[stream] = position;
-        at = cx->map.data[i++].end;
+        map->data[i].reader[stream] = position;
+        at = map->data[i++].end;
     }
 }
 
 /* ---- accesses of a node ---- */
-typedef void AccessFn(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position,
+typedef void AccessFn(Cx *cx, Map *map, uint64_t begin, uint64_t end, bool write, uint32_t position,
                       FgStream stream, uint32_t *needs);
+
+static bool lives_always(const FgModule *m, const FgValue *root)
+{
+    uint64_t end = root->host ? FG_HOST_BASE + m->host_state_bytes : m->state_bytes;
+    return root->kind == FG_VALUE_STATE && root->offset < end;
+}
 
 static void access_value(Cx *cx, uint32_t v, bool write, uint32_t position, FgStream stream,
                          uint32_t *needs, AccessFn *access)
@@ -137,8 +154,10 @@ static void access_value(Cx *cx, uint32_t v, bool write, uint32_t position, FgSt
     if (v == FG_NO_ID)
         return;
     const FgValue *value = fg_value(cx->m, v);
-    uint64_t begin = fg_value(cx->m, value->root)->offset + value->root_offset;
-    access(cx, begin, begin + fg_type_bytes(value->type), write, position, stream, needs);
+    const FgValue *root = fg_value(cx->m, value->root);
+    Map *map = lives_always(cx->m, root) ? &cx->states[root->id] : &cx->arena;
+    uint64_t begin = root->offset + value->root_offset;
+    access(cx, map, begin, begin + fg_type_bytes(value->type), write, position, stream, needs);
 }
 
 static void each_access(Cx *cx, const FgNode *node, uint32_t position, uint32_t *needs,
@@ -154,22 +173,22 @@ static void each_access(Cx *cx, const FgNode *node, uint32_t position, uint32_t 
         access_value(cx, cx->workspace, true, position, node->stream, needs, access);
 }
 
-static void look(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position,
+static void look(Cx *cx, Map *map, uint64_t begin, uint64_t end, bool write, uint32_t position,
                  FgStream stream, uint32_t *needs)
 {
     (void)position;
     (void)stream;
-    need_range(cx, begin, end, write, needs);
+    need_range(cx, map, begin, end, write, needs);
 }
 
-static void mark(Cx *cx, uint64_t begin, uint64_t end, bool write, uint32_t position,
+static void mark(Cx *cx, Map *map, uint64_t begin, uint64_t end, bool write, uint32_t position,
                  FgStream stream, uint32_t *needs)
 {
     (void)needs;
     if (write)
-        mark_write(cx, begin, end, position);
+        mark_write(cx, map, begin, end, position);
     else
-        mark_read(cx, begin, end, position, stream);
+        mark_read(cx, map, begin, end, position, stream);
 }
 
 /* ---- waits ---- */
@@ -208,7 +227,8 @@ static void add_waits(Cx *cx, FgNode *node, uint32_t *needs)
 static void order_function(Cx *cx, const FgIdVec *order)
 {
     cx->order = order;
-    cx->map.len = 0;
+    cx->arena.len = 0;
+    cx->states = FG_NEW_ARRAY(cx->scratch, Map, cx->m->values.len + 1);
     cx->at = FG_NEW_ARRAY(cx->scratch, Clock, order->len + 1);
     memset(cx->now, 0, sizeof cx->now);
     for (uint32_t i = 0; i < order->len; i++) {

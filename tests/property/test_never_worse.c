@@ -162,6 +162,7 @@ typedef struct Case {
     FgMachine machine;
     FgNumerics numerics;
     FgCompileOptions options;
+    FgMemo *memo; /* of compiled plans */
     const char *title;
 } Case;
 
@@ -178,6 +179,7 @@ static Figures compile(const Case *c, FgSchedule schedule, uint64_t memory)
     FgCompileOptions options = c->options;
     options.schedule = schedule;
     options.memory_bytes = memory;
+    options.memo = schedule == FG_SCHEDULE_COMPILED ? c->memo : NULL;
     Figures f = {0};
     f.ok = fg_compile(arena, c->graph, &c->machine, &c->numerics, &options, &out);
     f.fits = f.ok && out.fits;
@@ -203,7 +205,7 @@ static bool begin(Case *c, const Example *e, const char *machine, Variant varian
                   uint32_t layers)
 {
     FgDtype dtype = e->large ? FG_BF16 : FG_F32;
-    *c = (Case){.arena = fg_arena_new()};
+    *c = (Case){.arena = fg_arena_new(), .memo = fg_memo_new()};
     c->diags = fg_diags_new(c->arena);
     c->numerics = (FgNumerics){.compute = dtype, .wire = dtype, .shard = dtype, .accumulate = 1};
     c->numerics.clip = variant % 2 ? 1.0 : 0;
@@ -316,6 +318,7 @@ static void run_example(const Example *e, Share *share, uint32_t *combination, i
                 }
                 *failures += bad;
                 ran++;
+                fg_memo_free(c.memo);
                 fg_arena_free(c.arena);
             }
     printf("  %s: %u combinations, %u budgets, %.1f s\n", e->name, ran, n_budgets,

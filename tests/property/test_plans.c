@@ -54,6 +54,7 @@ typedef struct Case {
     FgRecompute recompute;
     uint32_t offload; /* classes that lie in host memory, wholly */
     bool offload_auto;
+    FgMemo *memo; /* or NULL */
     Random random;
     FgLookup lookup;                /* of what was compiled last */
     bool sharded;                   /* it has a table whose rows stay with their owners */
@@ -168,7 +169,8 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
                                 .verify_each = verify,
                                 .reduce = c->machine.ranks > 2 ? FG_REDUCE_PARTS : FG_REDUCE_AUTO,
                                 .offload = c->offload,
-                                .offload_auto = c->offload_auto};
+                                .offload_auto = c->offload_auto,
+                                .memo = c->memo};
     bool ok = fg_compile(c->arena, c->graph, &c->machine, &c->numerics, &options, out) &&
               fg_diags_errors(c->diags) == 0;
     if (out->module) {
@@ -181,6 +183,45 @@ static bool compile(Case *c, FgSchedule schedule, uint64_t memory, bool verify, 
             c->sharded |= out->module->params.data[i].sharded;
     }
     return ok;
+}
+
+/* Budgets from none to plenty: with a memo each compile finds what it finds by itself. */
+static void check_memo(Case *c, int *failures)
+{
+    FgCompiled alone, with;
+    FgMemo *memo = c->memo;
+    uint64_t floor = 0;
+    for (uint32_t i = 0; i < 5 && !*failures; i++) {
+        uint64_t memory = i == 4 ? UINT64_MAX : i == 0 ? 1 : floor + floor / 8 * (i - 1);
+        CHECK(compile(c, FG_SCHEDULE_COMPILED, memory, false, &with));
+        c->memo = NULL;
+        CHECK(compile(c, FG_SCHEDULE_COMPILED, memory, false, &alone));
+        c->memo = memo;
+        floor = alone.smallest_memory_bytes;
+        CHECK(alone.fits == (i > 0) && with.fits == alone.fits);
+        CHECK_EQ_U64(with.smallest_memory_bytes, floor);
+        CHECK_EQ_U64(with.fingerprint, alone.fingerprint);
+        CHECK_EQ_U64(with.plans_tried, alone.plans_tried);
+        CHECK_EQ_U64(with.ledger.peak_bytes, alone.ledger.peak_bytes);
+        CHECK(memcmp(&with.sim.step_us, &alone.sim.step_us, sizeof alone.sim.step_us) == 0);
+    }
+}
+
+static void a_memo_changes_nothing(int *failures)
+{
+    for (uint64_t seed = 51; seed <= 54 && *failures < 3; seed++) {
+        Case c;
+        int bad = !begin(&c, seed);
+        c.memo = fg_memo_new();
+        c.offload_auto = c.offload == 0 && seed % 2;
+        if (!bad)
+            check_memo(&c, &bad);
+        if (bad)
+            say_errors(&c, seed);
+        *failures += bad;
+        fg_memo_free(c.memo);
+        fg_arena_free(c.arena);
+    }
 }
 
 /* Every budget between the floor and plenty: fits, proved, never slower than zero3 where that fits.
@@ -333,5 +374,6 @@ static void dumps_round_trip(int *failures)
 
 UNIT_MAIN({"searched_numerics_are_never_worse", searched_numerics_are_never_worse},
           {"every_plan_is_proved_and_never_worse", every_plan_is_proved_and_never_worse},
+          {"a_memo_changes_nothing", a_memo_changes_nothing},
           {"auto_offloads_what_it_must", auto_offloads_what_it_must},
           {"dumps_round_trip", dumps_round_trip})

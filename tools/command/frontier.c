@@ -85,6 +85,7 @@ static bool try_memory(FgSession *s, FgFrontier *f, uint64_t memory)
     FgCompiled c = {0};
     options.schedule = FG_SCHEDULE_COMPILED;
     options.memory_bytes = memory;
+    options.memo = f->memo;
     bool ok = fg_compile(scratch, s->graph, &s->machine, &s->numerics, &options, &c);
     if (ok && c.fits) {
         FgFrontierPlan *plan = FG_NEW(f->arena, FgFrontierPlan);
@@ -285,6 +286,7 @@ static FgExit find_minimum(FgSession *s, FgFrontier *f, FgCompiled *out_refused)
         options.memory_bytes == UINT64_MAX ? s->machine.memory_bytes : options.memory_bytes;
     options.schedule = FG_SCHEDULE_COMPILED;
     options.memory_bytes = 1; /* fits nothing: the fixed plans alone are made */
+    options.memo = f->memo;
     if (!fg_compile(s->arena, s->graph, &s->machine, &s->numerics, &options, out_refused))
         return FG_EXIT_INPUT;
     f->minimum_bytes = out_refused->smallest_memory_bytes;
@@ -293,10 +295,8 @@ static FgExit find_minimum(FgSession *s, FgFrontier *f, FgCompiled *out_refused)
     return fits ? FG_EXIT_OK : FG_EXIT_DOES_NOT_FIT;
 }
 
-FgExit fg_frontier_find(FgSession *s, uint32_t points, FgFrontier *f, FgCompiled *out_refused)
+static FgExit find(FgSession *s, uint32_t points, FgFrontier *f, FgCompiled *out_refused)
 {
-    *f = (FgFrontier){.arena = s->arena, .graph = s->graph, .machine = &s->machine};
-    f->ranks = s->machine.ranks;
     FgExit code = find_minimum(s, f, out_refused);
     if (code != FG_EXIT_OK)
         return code;
@@ -311,4 +311,15 @@ FgExit fg_frontier_find(FgSession *s, uint32_t points, FgFrontier *f, FgCompiled
         return FG_EXIT_INPUT;
     trim_points(f);
     return FG_EXIT_OK;
+}
+
+FgExit fg_frontier_find(FgSession *s, uint32_t points, FgFrontier *f, FgCompiled *out_refused)
+{
+    *f = (FgFrontier){
+        .arena = s->arena, .memo = fg_memo_new(), .graph = s->graph, .machine = &s->machine};
+    f->ranks = s->machine.ranks;
+    FgExit code = find(s, points, f, out_refused);
+    fg_memo_free(f->memo);
+    f->memo = NULL;
+    return code;
 }

@@ -48,6 +48,7 @@ typedef struct FgFrontierMark {
 
 typedef struct FgFrontier {
     FgArena *arena;
+    FgMemo *memo; /* while it is found */
     const FgModule *graph;
     const FgMachine *machine;
     uint32_t ranks;

@@ -6,10 +6,11 @@
  * from forward to backward, how many are gathered for the next step. Each plan is lowered, placed
  * and simulated; one that does not fit is made again with as much less memory as it was too large.
  * Then the best is improved: its simulated run gives the estimate its times, and the choices around
- * it are tried again, while that helps. With gradients in parts and without is one search each to
- * begin with. At the end fast plans that only their placement keeps from fitting are placed with
- * more effort. The fixed plans are candidates too, so the result is never worse than they are.
- * Effort is bounded by counts.
+ * it are tried again, while that helps. With gradients in parts and without is one search each, and
+ * the better one goes on: the same descent with less memory than there is often ends lower, where
+ * memory is short, since what a plan takes moves by jumps. At the end fast plans that only their
+ * placement keeps from fitting are placed with more effort. The fixed plans are candidates too, so
+ * the result is never worse than they are. Effort is bounded by counts.
  */
 #include "passes/search.h"
 
@@ -24,11 +25,17 @@
 #define HIDDEN 0.02      /* of a step: compute waits for no more than this */
 #define HOPELESS 1.05    /* of the best step: with less memory it will not be better */
 #define WORTHWHILE 0.999 /* of the step before: another round */
+#define CLOSE 1.02       /* of the better way's step: the other way may win yet */
 
 static const double SLACKS[] = {1.1, 1.6, 2.5};
 #define N_SLACKS (sizeof SLACKS / sizeof *SLACKS)
 static const double SHARES[] = {1, 0.96, 0.92, 0.88, 0.8};
 #define N_SHARES (sizeof SHARES / sizeof *SHARES)
+/* Of the memory: further descents, but where plans times nodes of the graph have come to so many.
+ */
+static const double AGAIN[] = {0.94, 0.9};
+#define N_AGAIN (sizeof AGAIN / sizeof *AGAIN)
+#define MUCH_WORK 1000000
 
 void fg_search_choose_parts(const FgSearch *s, const FgEstimate *estimate, FgLeverChoice *choice)
 {
@@ -225,7 +232,35 @@ static bool try_way(Trial *t, const FgModule *module, const FgEvaluation *base, 
     t->choice = (FgLeverChoice){.slack = SLACKS[0], .share = 1};
     fg_search_choose_parts(t->search, t->estimate, &t->choice);
     t->choice.parts &= parts;
-    return try_keeps(t) && improve(t, 1);
+    return try_keeps(t) && improve(t, MAX_ROUNDS);
+}
+
+static bool much_work(const FgSearch *s)
+{
+    return (uint64_t)s->evaluated * s->graph->nodes.len > MUCH_WORK;
+}
+
+/* From where a descent ended, with less memory and nothing to beat but the plan that gathers at
+ * use. */
+static bool descend_again(Trial *t, const FgEvaluation *base)
+{
+    const FgLeverChoice from = t->choice;
+    for (uint32_t i = 0; i < N_AGAIN; i++) {
+        if (!waits(t->best) || much_work(t->search))
+            break;
+        FgEvaluation found = *base;
+        Trial again = *t;
+        again.best = &found;
+        again.choice = from;
+        again.choice.share = AGAIN[i];
+        if (!try_choice(&again, again.choice) || !improve(&again, MAX_ROUNDS))
+            return false;
+        if (fg_search_better(t->search, &found, t->best)) {
+            *t->best = found;
+            t->choice = again.choice;
+        }
+    }
+    return true;
 }
 
 bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out,
@@ -243,8 +278,13 @@ bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out
     bool asks = ok && a.choice.parts && !a.choice.all_parts;
     ok = ok && (!asks || try_way(&b, module, base, false));
     fg_arena_free(arena);
-    Trial *better = asks && fg_search_better(s, &summed, &parts) ? &b : &a;
-    ok = ok && improve(better, MAX_ROUNDS);
+    double close = parts.sim.step_us < summed.sim.step_us ? parts.sim.step_us : summed.sim.step_us;
+    close *= CLOSE;
+    if (!asks || parts.sim.step_us <= close)
+        ok = ok && descend_again(&a, base);
+    if (asks && summed.sim.step_us <= close)
+        ok = ok && descend_again(&b, base);
+    const Trial *better = asks && fg_search_better(s, &summed, &parts) ? &b : &a;
     *out = *better->best;
     *out_choice = better->choice;
     return ok;

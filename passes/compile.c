@@ -212,7 +212,7 @@ static bool polish(FgRun *c, FgEvaluation *chosen)
         chosen->ledger.arena_bytes == chosen->ledger.arena_bound_bytes)
         return true;
     c->search.graph = chosen->graph;
-    if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, NULL, &again, NULL))
+    if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, &again))
         return false;
     bool worse = fits(c, &c->zero3) && again.sim.step_us > c->zero3.sim.step_us;
     if (fits(c, &again) && !worse && again.sim.step_us <= chosen->sim.step_us * POLISH_COST)
@@ -262,9 +262,9 @@ bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
 {
     FgPlan *base = fg_setting_plan(&c->settings, 0, FG_UNIT_LAYER);
     FgArena *arena = fg_arena_new();
-    FgModule *module;
-    bool ok =
-        base && fg_search_evaluate(&c->search, base, FG_PLACING_QUICK, arena, at_use, &module);
+    *at_use = *fast = (FgEvaluation){0};
+    const FgModule *module;
+    bool ok = base && fg_search_lower(&c->search, base, arena, at_use, &module);
     if (ok) {
         FgEstimate estimate;
         fg_estimate_build(c->arena, arena, module, base, c->search.machine, &estimate);
@@ -272,7 +272,7 @@ bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
         fg_search_choose_parts(&c->search, &estimate, &choice);
         choice.arena_limit = fg_search_arena(&c->search, &choice, module->state_bytes);
         FgPlan *plan = fg_estimate_plan(&estimate, arena, &choice);
-        ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, NULL, fast, NULL);
+        ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, fast);
     }
     fg_arena_free(arena);
     return ok;

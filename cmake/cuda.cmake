@@ -2,7 +2,7 @@
 # nvcc it is left out too, and the command says so when it is asked for.
 
 option(FG_CUDA "the CUDA target, where nvcc is found" ON)
-set(FG_CUDA_ARCHITECTURES "80;90" CACHE STRING
+set(FG_CUDA_ARCHITECTURES "75;80;90" CACHE STRING
   "GPU generations that the runtime's kernels are compiled for; one of the same major number runs on later minor ones")
 set(FG_NVCC "")
 

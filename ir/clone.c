@@ -8,7 +8,7 @@
 typedef struct Clone {
     const FgModule *from;
     FgModule *to;
-    bool fork;
+    bool fork, nodes_too; /* what is shared */
 } Clone;
 
 static const char *text(Clone *c, const char *s)
@@ -93,7 +93,7 @@ static void clone_tables(Clone *c)
 static void clone_nodes(Clone *c)
 {
     COPY_VEC(c, nodes);
-    for (uint32_t i = 0; i < c->to->nodes.len; i++) {
+    for (uint32_t i = 0; i < c->to->nodes.len && !c->nodes_too; i++) {
         FgNode *n = &c->to->nodes.data[i];
         n->operands = copy(c, n->operands, n->n_operands, sizeof *n->operands);
         n->results = copy(c, n->results, n->n_results, sizeof *n->results);
@@ -131,9 +131,9 @@ static FgPlan *clone_plan(Clone *c, const FgPlan *from)
     return plan;
 }
 
-static FgModule *make_copy(const FgModule *module, FgArena *arena, bool fork)
+static FgModule *make_copy(const FgModule *module, FgArena *arena, bool fork, bool nodes_too)
 {
-    Clone c = {module, fg_module_new(arena, module->diags, module->name), fork};
+    Clone c = {module, fg_module_new(arena, module->diags, module->name), fork, nodes_too};
     if (fork)
         c.to->intern = fg_intern_above(arena, module->intern);
     c.to->text_source = module->text_source;
@@ -155,10 +155,10 @@ static FgModule *make_copy(const FgModule *module, FgArena *arena, bool fork)
 
 FgModule *fg_module_clone(const FgModule *module, FgArena *arena)
 {
-    return make_copy(module, arena, false);
+    return make_copy(module, arena, false, false);
 }
 
-FgModule *fg_module_fork(const FgModule *module, FgArena *arena)
+FgModule *fg_module_fork(const FgModule *module, FgArena *arena, bool nodes_too)
 {
-    return make_copy(module, arena, true);
+    return make_copy(module, arena, true, nodes_too);
 }

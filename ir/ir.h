@@ -348,8 +348,9 @@ typedef struct FgModule {
 FgModule *fg_module_new(FgArena *arena, FgDiags *diags, const char *name);
 /* A deep copy in another arena (same ids); the diagnostics are shared. */
 FgModule *fg_module_clone(const FgModule *module, FgArena *arena);
-/* The same, but names and types are the module's own: it must outlive the copy. */
-FgModule *fg_module_fork(const FgModule *module, FgArena *arena);
+/* The same, but names and types are the module's own: it must outlive the copy. With `nodes_too` so
+ * are operands, results and attributes of nodes, which nobody may change then. */
+FgModule *fg_module_fork(const FgModule *module, FgArena *arena, bool nodes_too);
 const FgType *fg_type(FgModule *module, FgDtype dtype, uint32_t rank, const int64_t *dims);
 uint32_t fg_add_param(FgModule *module,
                       const FgParam *param); /* index; its PARAM value is made by fg_param_value */

@@ -317,7 +317,7 @@ static bool lower_chosen(FgRun *c, const FgEvaluation *chosen)
     m->plan = fg_plan_clone(chosen->plan, c->arena);
     FgPassManager pm = manager(c);
     const char *pipeline =
-        fg_arena_printf(c->arena, "recompute,%s", fg_placing_pipeline(chosen->placing));
+        fg_arena_printf(c->arena, "recompute,%s", fg_placing_pipeline(c->arena, chosen->placing));
     if (!fg_run_passes(&pm, m, pipeline))
         return false;
     out->module = m;

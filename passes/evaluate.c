@@ -10,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LOWER FG_PIPELINE_SCHED ","
-
 static double now_ms(void)
 {
     struct timespec t;
@@ -35,33 +33,117 @@ void fg_search_add_times(FgSearch *s, const FgPassManager *pm)
         fg_search_add_time(s, pm->times.data[i].name, pm->times.data[i].ms);
 }
 
-const char *fg_placing_pipeline(FgPlacing placing)
+/* ---- plans that were evaluated before ---- */
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return fg_hash_bytes(&value, sizeof value, hash);
+}
+
+/* Levers of a plan that decide what there is, with the graph that they are for. */
+static uint64_t dist_key_of(const FgSearch *s, const FgPlan *plan)
+{
+    uint64_t h = mix((uint64_t)(uintptr_t)s->graph, plan->recompute);
+    for (uint32_t i = 0; i < plan->buckets.len; i++) {
+        const FgPlanBucket *b = &plan->buckets.data[i];
+        h = fg_hash_bytes(b->params, b->n_params * sizeof *b->params, mix(h, b->n_params));
+        h = mix(mix(h, b->offload),
+                (uint64_t)b->pieces * 8 + (b->travels ? 4u : 0u) + (b->early ? 2u : 0u) + b->parts);
+    }
+    for (uint32_t i = 0; i < plan->gathers.len; i++) {
+        const FgPlanGather *g = &plan->gathers.data[i];
+        h = mix(mix(mix(h, g->bucket), g->first_use), g->last_use);
+        h = mix(mix(h, (uint64_t)g->fetch), (uint64_t)g->keep * 2 + g->round);
+    }
+    for (uint32_t i = 0; i < plan->stashes.len; i++) {
+        const FgPlanStash *x = &plan->stashes.data[i];
+        h = mix(mix(mix(h, x->value), (uint64_t)x->linger), (uint64_t)x->ahead);
+    }
+    return h;
+}
+
+/* All of them: with distances, which decide where it stands. */
+static uint64_t key_of(const FgSearch *s, const FgPlan *plan, FgPlacing placing)
+{
+    uint64_t h = mix(dist_key_of(s, plan), placing);
+    for (uint32_t i = 0; i < plan->buckets.len; i++)
+        h = mix(mix(h, (uint64_t)plan->buckets.data[i].linger),
+                (uint64_t)plan->buckets.data[i].settle);
+    for (uint32_t i = 0; i < plan->gathers.len; i++)
+        h = mix(h, (uint64_t)plan->gathers.data[i].ahead);
+    return h;
+}
+
+static const char *placing_passes(FgPlacing placing)
 {
     switch (placing) {
     case FG_PLACING_QUICK:
-        return LOWER "memplan{0},streams";
+        return ",memplan{0},streams";
     case FG_PLACING_FITTING:
-        return LOWER "memplan{4,fit},streams";
+        return ",memplan{4,fit},streams";
     case FG_PLACING_NONE:
-        return FG_PIPELINE_SCHED;
+        return "";
     case FG_PLACING_THOROUGH:
         break;
     }
-    return LOWER "memplan,streams";
+    return ",memplan,streams";
 }
 
-/* Everything but what the plan's figures are called, and the module in `arena`. */
-static bool lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, FgArena *arena,
+const char *fg_placing_pipeline(FgArena *arena, FgPlacing placing)
+{
+    return fg_arena_printf(arena, FG_PIPELINE_SCHED "%s", placing_passes(placing));
+}
+
+static bool run_passes(FgSearch *s, const FgPlan *plan, FgArena *arena, FgModule *m,
+                       const char *pipeline)
+{
+    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = fg_search_budget(s, plan)};
+    m->plan = fg_plan_clone(plan, arena);
+    bool ok = fg_run_passes(&pm, m, pipeline);
+    fg_search_add_times(s, &pm);
+    return ok;
+}
+
+void fg_search_end(FgSearch *s)
+{
+    for (uint32_t i = 0; i < sizeof s->lowered / sizeof *s->lowered; i++) {
+        fg_arena_free(s->lowered[i].arena);
+        s->lowered[i] = (FgLowered){0};
+    }
+}
+
+/* The plan lowered as far as that is alike for all distances: mostly that of one of the two plans
+ * before. NULL after errors. */
+static const FgModule *lower_to_dist(FgSearch *s, const FgPlan *plan)
+{
+    FgLowered *first = s->lowered, now = {.key = dist_key_of(s, plan)};
+    if (first->module && first->key == now.key)
+        return first->module;
+    if (first[1].module && first[1].key == now.key) {
+        now = first[1];
+    } else {
+        fg_arena_free(first[1].arena);
+        now.arena = fg_arena_new();
+        FgModule *m = fg_module_fork(s->graph, now.arena, false);
+        now.module = run_passes(s, plan, now.arena, m, FG_PIPELINE_DIST) ? m : NULL;
+    }
+    first[1] = *first;
+    *first = now;
+    return now.module;
+}
+
+/* Everything but what the plan's figures are called, and the module in `arena`; it is gone with the
+ * next plan unless it is to be kept. */
+static bool lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, bool keep, FgArena *arena,
                   FgEvaluation *out, FgModule **out_module)
 {
-    FgModule *m = fg_module_fork(s->graph, arena);
-    m->plan = fg_plan_clone(plan, arena);
-    FgPassManager pm = {.arena = arena, .machine = s->machine, .budget = fg_search_budget(s, plan)};
-    bool ok = fg_run_passes(&pm, m, fg_placing_pipeline(placing));
-    fg_search_add_times(s, &pm);
-    *out_module = m;
-    if (!ok)
+    const FgModule *dist = keep ? NULL : lower_to_dist(s, plan);
+    if (!keep && !dist)
         return false;
+    FgModule *m = keep ? fg_module_fork(s->graph, arena, false) : fg_module_fork(dist, arena, true);
+    const char *rest = fg_placing_pipeline(arena, placing);
+    if (!run_passes(s, plan, arena, m, keep ? rest : rest + sizeof FG_PIPELINE_DIST))
+        return false;
+    *out_module = m;
     double start = now_ms();
     out->graph = s->graph;
     out->placing = placing;
@@ -72,35 +154,6 @@ static bool lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, FgArena *a
     fg_search_add_time(s, "ledger", middle - start);
     fg_search_add_time(s, "simulate", now_ms() - middle);
     return true;
-}
-
-/* ---- plans that were evaluated before ---- */
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    return fg_hash_bytes(&value, sizeof value, hash);
-}
-
-/* All levers of a plan, with the graph that they are for. */
-static uint64_t key_of(const FgSearch *s, const FgPlan *plan, FgPlacing placing)
-{
-    uint64_t h = mix(mix((uint64_t)(uintptr_t)s->graph, placing), plan->recompute);
-    for (uint32_t i = 0; i < plan->buckets.len; i++) {
-        const FgPlanBucket *b = &plan->buckets.data[i];
-        h = fg_hash_bytes(b->params, b->n_params * sizeof *b->params, mix(h, b->n_params));
-        h = mix(mix(mix(mix(h, (uint64_t)b->linger), (uint64_t)b->settle), b->offload),
-                (uint64_t)b->pieces * 8 + (b->travels ? 4u : 0u) + (b->early ? 2u : 0u) + b->parts);
-    }
-    for (uint32_t i = 0; i < plan->gathers.len; i++) {
-        const FgPlanGather *g = &plan->gathers.data[i];
-        h = mix(mix(mix(h, g->bucket), g->first_use), g->last_use);
-        h = mix(mix(h, (uint64_t)g->ahead), (uint64_t)g->fetch);
-        h = mix(h, (uint64_t)g->keep * 2 + g->round);
-    }
-    for (uint32_t i = 0; i < plan->stashes.len; i++) {
-        const FgPlanStash *x = &plan->stashes.data[i];
-        h = mix(mix(mix(h, x->value), (uint64_t)x->linger), (uint64_t)x->ahead);
-    }
-    return h;
 }
 
 static const FgEvaluation *seen_before(const FgSearch *s, uint64_t key)
@@ -134,7 +187,7 @@ static bool find_figures(FgSearch *s, const FgPlan *plan, FgPlacing placing, uin
     const FgKnownPlan *known = memo ? fg_memo_find(memo, key) : NULL;
     if (known)
         *out = known->evaluation;
-    else if (!lower(s, plan, placing, arena, out, &m))
+    else if (!lower(s, plan, placing, false, arena, out, &m))
         return false;
     if (memo && !known)
         fg_memo_add(memo, key, out);
@@ -183,7 +236,7 @@ bool fg_search_lower(FgSearch *s, FgPlan *plan, FgArena *arena, FgEvaluation *ou
     FgModule *m = known ? known->module : NULL;
     if (m)
         now = known->evaluation;
-    else if (!lower(s, plan, FG_PLACING_QUICK, s->memo ? s->memo->arena : arena, &now, &m))
+    else if (!lower(s, plan, FG_PLACING_QUICK, true, s->memo ? s->memo->arena : arena, &now, &m))
         return false;
     if (s->memo)
         fg_memo_add(s->memo, key, &now)->module = m;
@@ -202,7 +255,7 @@ bool fg_search_times(FgSearch *s, const FgEvaluation *of, FgArena *arena, FgTime
     bool ok = true;
     if (known && known->times) {
         *out = *known->times;
-    } else if ((ok = lower(s, of->plan, of->placing, scratch, &now, &m))) {
+    } else if ((ok = lower(s, of->plan, of->placing, false, scratch, &now, &m))) {
         fg_estimate_times(s->memo ? s->memo->arena : arena, scratch, m, s->machine, out);
         if (s->memo)
             fg_memo_add_times(s->memo, key, &now, out);

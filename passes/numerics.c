@@ -178,6 +178,7 @@ static bool try_quickly(Auto *a, Candidate *c)
     FgRun run;
     FgCompiled out;
     bool ok = begin_apart(a, arena, &run, c, &options, &out) && measure(&run, c);
+    fg_search_end(&run.search);
     fg_arena_free(arena);
     return ok;
 }
@@ -248,6 +249,7 @@ static FgRun *run_candidate(Auto *a, Candidate *c)
     bool ok = fg_run_begin(run, a->arena, a->graph, a->machine, &c->numerics, a->options, NULL,
                            fg_diags_new(a->arena), FG_NEW(a->arena, FgCompiled)) &&
               fg_run_least(run) && fg_run_search(run);
+    fg_search_end(&run->search);
     return ok ? run : NULL;
 }
 
@@ -326,6 +328,7 @@ static void look_at(Auto *a, const Candidate *c, const FgEvaluation *given_at_us
             offer->saves_bytes = before > least ? before - least : 0;
         }
     }
+    fg_search_end(&run.search);
     fg_arena_free(arena);
 }
 
@@ -353,20 +356,28 @@ static bool make_offer(Auto *a, FgRun *given)
     return true;
 }
 
+static bool compile(Auto *a, FgRun *run)
+{
+    const FgCompileOptions *options = a->options;
+    if (options->numerics_auto && options->schedule != FG_SCHEDULE_ZERO3)
+        return compile_auto(a, run);
+    bool offers = options->offer && options->schedule == FG_SCHEDULE_COMPILED;
+    return fg_run_least(run) && fg_run_search(run) &&
+           (!offers || !run->out->fits || make_offer(a, run)) && fg_run_finish(run);
+}
+
 bool fg_compile(FgArena *arena, const FgModule *graph, const FgMachine *machine,
                 const FgNumerics *numerics, const FgCompileOptions *options, FgCompiled *out)
 {
     FgRun run;
-    if (!fg_run_begin(&run, arena, graph, machine, numerics, options, options->memo, NULL, out))
-        return false;
-    if (run.stopped)
-        return true;
     Auto a = {.arena = arena, .graph = graph, .machine = machine, .options = options};
-    fg_vec_push(arena, &a.candidates, ((Candidate){.numerics = *numerics}));
-    a.candidates.data[0].numerics.chunk = run.graph->numerics.chunk;
-    if (options->numerics_auto && options->schedule != FG_SCHEDULE_ZERO3)
-        return compile_auto(&a, &run);
-    bool offers = options->offer && options->schedule == FG_SCHEDULE_COMPILED;
-    return fg_run_least(&run) && fg_run_search(&run) &&
-           (!offers || !out->fits || make_offer(&a, &run)) && fg_run_finish(&run);
+    bool ok =
+        fg_run_begin(&run, arena, graph, machine, numerics, options, options->memo, NULL, out);
+    if (ok && !run.stopped) {
+        fg_vec_push(arena, &a.candidates, ((Candidate){.numerics = *numerics}));
+        a.candidates.data[0].numerics.chunk = run.graph->numerics.chunk;
+        ok = compile(&a, &run);
+    }
+    fg_search_end(&run.search);
+    return ok;
 }

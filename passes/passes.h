@@ -68,7 +68,8 @@ bool fg_run_passes(FgPassManager *manager, FgModule *module, const char *pipelin
 /* The pipelines that the compiler runs. */
 #define FG_PIPELINE_UNFUSED "canon,cse,dce,recognise,autodiff,vocab,head,fold"
 #define FG_PIPELINE_GRAPH FG_PIPELINE_UNFUSED ",fuse"
-#define FG_PIPELINE_SCHED "bucket,travel,shard,reduce,offload,update,order,inplace"
+#define FG_PIPELINE_DIST "bucket,travel,shard,reduce,offload,update"
+#define FG_PIPELINE_SCHED FG_PIPELINE_DIST ",order,inplace"
 #define FG_PIPELINE_LOWER "recompute," FG_PIPELINE_SCHED ",memplan,streams"
 
 #endif

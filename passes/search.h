@@ -28,6 +28,13 @@ typedef struct FgSeenPlan {
     FgEvaluation evaluation;
 } FgSeenPlan;
 
+/* A plan lowered up to where distances (ahead, linger, settle) begin to count. */
+typedef struct FgLowered {
+    FgArena *arena;
+    FgModule *module; /* NULL: none */
+    uint64_t key;     /* of all other levers */
+} FgLowered;
+
 typedef struct FgSearch {
     FgArena *arena;        /* plans and figures */
     FgMemo *memo;          /* or NULL */
@@ -37,8 +44,12 @@ typedef struct FgSearch {
     FgReduceForm reduce;
     uint32_t evaluated;
     FG_VEC(FgSeenPlan) seen;
+    FgLowered lowered[2]; /* the one used last first */
     FG_VEC(FgPassTime) times;
 } FgSearch;
+
+/* Gives back what the search keeps outside of its arena. */
+void fg_search_end(FgSearch *search);
 
 /* What a plan comes to: lowers a copy of the graph by it, unless that is known. False after errors
  * in the graph's diagnostics, here and below. */
@@ -51,7 +62,7 @@ bool fg_search_times(FgSearch *search, const FgEvaluation *of, FgArena *arena, F
 /* Bytes that no placement of the plan can do without: a small part of the work of evaluating it. */
 bool fg_search_bound(FgSearch *search, const FgPlan *plan, uint64_t *out);
 /* The lowering of dist and sched, with that placing. */
-const char *fg_placing_pipeline(FgPlacing placing);
+const char *fg_placing_pipeline(FgArena *arena, FgPlacing placing);
 void fg_search_add_time(FgSearch *search, const char *name, double ms);
 void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
 

@@ -64,7 +64,7 @@ static uint64_t bound_of(Case *c, const FgLeverChoice *choice, uint32_t *out_kep
 /* Choices that want more than there is take what there is, and no more. */
 static void plans_fill_their_memory(int *failures)
 {
-    Case c;
+    Case c = {0};
     uint64_t limits[] = {1500 * MIB, 1876 * MIB, 2600 * MIB};
     uint32_t kept_before = 0;
     if (begin(&c, failures))
@@ -87,6 +87,7 @@ static void plans_fill_their_memory(int *failures)
             CHECK(most_kept > kept_before);
             kept_before = most_kept;
         }
+    fg_search_end(&c.search);
     fg_arena_free(c.arena);
 }
 
@@ -95,7 +96,7 @@ static void plans_fill_their_memory(int *failures)
  * use. */
 static void small_ones_go_with_the_smaller_neighbour(int *failures)
 {
-    Case c;
+    Case c = {0};
     if (begin(&c, failures)) {
         const FgModule *m = c.search.graph;
         for (uint32_t b = 0; b < c.base->buckets.len; b++) {
@@ -110,6 +111,7 @@ static void small_ones_go_with_the_smaller_neighbour(int *failures)
             CHECK(!table || bucket->n_params == 1);
         }
     }
+    fg_search_end(&c.search);
     fg_arena_free(c.arena);
 }
 

@@ -68,7 +68,7 @@ static bool try_plan(FgSearch *s, FgPlan *plan, FgEvaluation *best, bool *out_fi
 {
     FgEvaluation now = {.kept = best->kept + best->plan->gathers.len - plan->gathers.len};
     plan->name = "compiled";
-    if (!fg_search_evaluate(s, plan, FG_PLACING_QUICK, NULL, &now, NULL))
+    if (!fg_search_evaluate(s, plan, FG_PLACING_QUICK, &now))
         return false;
     *out_fits = fg_search_fits(s, &now);
     if (*out_fits && fg_search_better(s, &now, best))

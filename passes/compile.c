@@ -128,9 +128,8 @@ static bool search_rungs(FgRun *c, FgEvaluation *best)
     return true;
 }
 
-static bool search_compiled(FgRun *c, const FgEvaluation *least, FgEvaluation *best)
+static bool search_compiled(FgRun *c, FgEvaluation *best)
 {
-    *best = *least;
     take_better(c, &c->zero3, best);
     double start = now_ms();
     bool ok = search_rungs(c, best) && fg_search_misses(&c->search, best);
@@ -157,21 +156,34 @@ static bool find_least(FgRun *c, FgEvaluation *out)
     return true;
 }
 
-/* Offload by need: nothing where that fits, else the least, cheapest first, that is found to fit,
- * looking where the estimates point. *out_floor: the least peak with nothing and with all
- * offloaded. */
-static bool offload_as_needed(FgRun *c, FgEvaluation *least, uint64_t *out_floor)
+static bool measure_zero3(FgRun *c, FgEvaluation *out)
+{
+    if (!fg_settings_zero3(&c->settings, &c->zero3))
+        return false;
+    *out = c->zero3;
+    return true;
+}
+
+/* Offload by need: nothing where what `measure` finds fits so, else the least, cheapest first, that
+ * is found to fit, looking where the estimates point. *out_floor: the least peak with nothing and
+ * with all offloaded. */
+static bool offload_as_needed(FgRun *c, bool (*measure)(FgRun *, FgEvaluation *),
+                              FgEvaluation *least, uint64_t *out_floor)
 {
     FgEvaluation all;
-    uint64_t none = least->ledger.peak_bytes, budget = c->out->budget_bytes;
+    uint64_t budget = c->out->budget_bytes;
+    fg_settings_offload(&c->settings, 0);
+    if (!measure(c, least))
+        return false;
+    uint64_t none = *out_floor = least->ledger.peak_bytes;
     fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
-    if (!find_least(c, &all))
+    if (!measure(c, &all))
         return false;
     if (all.ledger.peak_bytes < none && all.ledger.host_bytes <= c->search.host_budget)
         *out_floor = all.ledger.peak_bytes;
     if (none <= budget || *out_floor == none) {
         fg_settings_offload(&c->settings, 0);
-        return find_least(c, least);
+        return measure(c, least);
     }
     if (!fits(c, &all)) {
         *least = all;
@@ -180,7 +192,7 @@ static bool offload_as_needed(FgRun *c, FgEvaluation *least, uint64_t *out_floor
     uint64_t bytes = none - budget;
     for (uint32_t i = 0; i < OFFLOAD_TRIES; i++) {
         fg_settings_offload(&c->settings, bytes);
-        if (!find_least(c, least))
+        if (!measure(c, least))
             return false;
         if (fits(c, least))
             return true;
@@ -188,7 +200,7 @@ static bool offload_as_needed(FgRun *c, FgEvaluation *least, uint64_t *out_floor
         bytes += over + bytes / 8;
     }
     fg_settings_offload(&c->settings, FG_OFFLOAD_EVERYTHING);
-    return find_least(c, least);
+    return measure(c, least);
 }
 
 /* A search that places quickly may leave holes: the plan that it chose is placed thoroughly, where
@@ -200,7 +212,7 @@ static bool polish(FgRun *c, FgEvaluation *chosen)
         chosen->ledger.arena_bytes == chosen->ledger.arena_bound_bytes)
         return true;
     c->search.graph = chosen->graph;
-    if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, NULL, &again, NULL))
+    if (!fg_search_evaluate(&c->search, chosen->plan, FG_PLACING_THOROUGH, &again))
         return false;
     bool worse = fits(c, &c->zero3) && again.sim.step_us > c->zero3.sim.step_us;
     if (fits(c, &again) && !worse && again.sim.step_us <= chosen->sim.step_us * POLISH_COST)
@@ -210,11 +222,12 @@ static bool polish(FgRun *c, FgEvaluation *chosen)
 
 bool fg_run_least(FgRun *c)
 {
-    if (!find_least(c, &c->least))
+    uint64_t floor;
+    if (!(c->options->offload_auto ? offload_as_needed(c, find_least, &c->least, &floor)
+                                   : find_least(c, &c->least)))
         return false;
-    uint64_t floor = c->least.ledger.peak_bytes;
-    if (c->options->offload_auto && !offload_as_needed(c, &c->least, &floor))
-        return false;
+    if (!c->options->offload_auto)
+        floor = c->least.ledger.peak_bytes;
     c->out->smallest_memory_bytes = memory_for(c, floor);
     c->out->host_fits = c->least.ledger.host_bytes <= c->out->host_memory_bytes;
     c->out->fits = fits(c, &c->least);
@@ -222,21 +235,36 @@ bool fg_run_least(FgRun *c)
     return true;
 }
 
+/* Less in host memory may be enough for a plan that fits, and more of it faster: where the baseline
+ * needs more, it may have it, and so may the plans of a search. */
+static bool search_as_zero3_offloads(FgRun *c, FgEvaluation *best)
+{
+    FgEvaluation zero3;
+    uint64_t floor;
+    if (!offload_as_needed(c, measure_zero3, &zero3, &floor))
+        return false;
+    return !fits(c, &zero3) || search_compiled(c, best);
+}
+
 bool fg_run_search(FgRun *c)
 {
     c->chosen = c->least;
     if (!c->out->fits || c->options->schedule != FG_SCHEDULE_COMPILED)
         return true;
-    return search_compiled(c, &c->least, &c->chosen) && polish(c, &c->chosen);
+    if (!search_compiled(c, &c->chosen))
+        return false;
+    if (c->options->offload_auto && !fits(c, &c->zero3) && !search_as_zero3_offloads(c, &c->chosen))
+        return false;
+    return polish(c, &c->chosen);
 }
 
 bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
 {
     FgPlan *base = fg_setting_plan(&c->settings, 0, FG_UNIT_LAYER);
     FgArena *arena = fg_arena_new();
-    FgModule *module;
-    bool ok =
-        base && fg_search_evaluate(&c->search, base, FG_PLACING_QUICK, arena, at_use, &module);
+    *at_use = *fast = (FgEvaluation){0};
+    const FgModule *module;
+    bool ok = base && fg_search_lower(&c->search, base, arena, at_use, &module);
     if (ok) {
         FgEstimate estimate;
         fg_estimate_build(c->arena, arena, module, base, c->search.machine, &estimate);
@@ -244,7 +272,7 @@ bool fg_run_glance(FgRun *c, FgEvaluation *at_use, FgEvaluation *fast)
         fg_search_choose_parts(&c->search, &estimate, &choice);
         choice.arena_limit = fg_search_arena(&c->search, &choice, module->state_bytes);
         FgPlan *plan = fg_estimate_plan(&estimate, arena, &choice);
-        ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, NULL, fast, NULL);
+        ok = fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, fast);
     }
     fg_arena_free(arena);
     return ok;

@@ -161,39 +161,36 @@ static void time_updates(FgEstimate *estimate)
     }
 }
 
-/* The same from a simulated run. */
-static void retime_updates(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
-                           const FgSimNode *run)
-{
-    const FgIdVec *order = &main_body(m)->order;
-    double *ends = FG_NEW_ARRAY(scratch, double, m->buckets.len + 1);
-    for (uint32_t i = 0; i < order->len; i++) {
-        const FgNode *node = &m->nodes.data[order->data[i]];
-        if (node->stream == FG_STREAM_COPY && node->bucket != FG_NO_ID &&
-            run[node->id].end_us * 1e-6 > ends[node->bucket])
-            ends[node->bucket] = run[node->id].end_us * 1e-6;
-    }
-    for (uint32_t i = 0; i < estimate->reduces.len; i++)
-        estimate->reduces.data[i].updated = ends[estimate->reduces.data[i].bucket];
-}
-
-void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *sched,
-                        const FgMachine *machine)
+void fg_estimate_times(FgArena *arena, FgArena *scratch, const FgModule *sched,
+                       const FgMachine *machine, FgTimes *out)
 {
     FgSimNode *run = FG_NEW_ARRAY(scratch, FgSimNode, sched->nodes.len + 1);
-    fg_simulate_trace(scratch, sched, machine, run);
+    double *updated = FG_NEW_ARRAY(arena, double, sched->buckets.len + 1);
     const FgIdVec *order = &main_body(sched)->order;
-    uint32_t at = 0;
-    double end = 0;
+    fg_simulate_trace(scratch, sched, machine, run);
+    *out = (FgTimes){.updated = updated};
     for (uint32_t i = 0; i < order->len; i++) {
         const FgNode *node = &sched->nodes.data[order->data[i]];
-        if (!fg_node_is_compute(node) || at + 1 >= estimate->start.len)
-            continue;
-        estimate->start.data[at++] = run[node->id].start_us * 1e-6;
-        end = run[node->id].end_us * 1e-6;
+        double end = run[node->id].end_us * 1e-6;
+        if (fg_node_is_compute(node)) {
+            fg_vec_push(arena, &out->starts, run[node->id].start_us * 1e-6);
+            fg_vec_push(arena, &out->ends, end);
+        }
+        if (node->stream == FG_STREAM_COPY && node->bucket != FG_NO_ID &&
+            end > updated[node->bucket])
+            updated[node->bucket] = end;
     }
-    estimate->start.data[at] = end;
-    retime_updates(estimate, scratch, sched, run);
+}
+
+void fg_estimate_retime(FgEstimate *estimate, const FgTimes *times)
+{
+    uint32_t n =
+        estimate->start.len - 1 < times->starts.len ? estimate->start.len - 1 : times->starts.len;
+    for (uint32_t i = 0; i < n; i++)
+        estimate->start.data[i] = times->starts.data[i];
+    estimate->start.data[n] = n > 0 ? times->ends.data[n - 1] : 0;
+    for (uint32_t i = 0; i < estimate->reduces.len; i++)
+        estimate->reduces.data[i].updated = times->updated[estimate->reduces.data[i].bucket];
 }
 
 /* ---- memory ---- */

@@ -72,10 +72,16 @@ typedef struct FgEstimate {
 /* Reads a lowered base plan. Everything lives in `arena`; the module may go. */
 void fg_estimate_build(FgArena *arena, FgArena *scratch, const FgModule *sched, const FgPlan *base,
                        const FgMachine *machine, FgEstimate *out);
-/* Takes the start of compute nodes and the end of updates from a simulated run of another plan for
- * the same graph. */
-void fg_estimate_retime(FgEstimate *estimate, FgArena *scratch, const FgModule *sched,
-                        const FgMachine *machine);
+/* A simulated run of another plan for the same graph: compute nodes and updates, seconds. */
+typedef struct FgTimes {
+    FG_VEC(double) starts, ends; /* of compute nodes, by position */
+    const double *updated;       /* bucket -> when its update ends */
+} FgTimes;
+
+void fg_estimate_times(FgArena *arena, FgArena *scratch, const FgModule *sched,
+                       const FgMachine *machine, FgTimes *out);
+/* Takes the start of compute nodes and the end of updates from that run. */
+void fg_estimate_retime(FgEstimate *estimate, const FgTimes *times);
 
 /* Some gradient would gain by coming in parts, or could come so, whatever it gains. */
 bool fg_estimate_wants_parts(const FgEstimate *estimate, bool whatever);

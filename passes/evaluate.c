@@ -111,19 +111,33 @@ static const FgEvaluation *seen_before(const FgSearch *s, uint64_t key)
     return NULL;
 }
 
-/* What a plan comes to: known from another search, or lowered in `arena` for it. */
-static bool look_up_or_lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, uint64_t key,
-                             FgArena *arena, FgEvaluation *out)
+/* ---- evaluation ---- */
+/* Counts a plan, and gives it out as one that was lowered for this search. */
+static void take(FgSearch *s, FgPlan *plan, uint64_t key, const FgEvaluation *now,
+                 FgEvaluation *out)
+{
+    uint32_t kept = out->kept;
+    *out = *now;
+    out->plan = plan;
+    out->kept = kept;
+    out->ledger.peak_phase = fg_arena_strdup(s->arena, now->ledger.peak_phase);
+    s->evaluated++;
+    fg_vec_push(s->arena, &s->seen, ((FgSeenPlan){key, *out}));
+}
+
+/* Lowers a plan for its figures alone, unless the memo has them. */
+static bool find_figures(FgSearch *s, const FgPlan *plan, FgPlacing placing, uint64_t key,
+                         FgArena *arena, FgEvaluation *out)
 {
     FgModule *m;
-    bool kept = s->memo && placing != FG_PLACING_FITTING;
-    const FgEvaluation *known = kept ? fg_memo_find(s->memo, key) : NULL;
+    FgMemo *memo = placing == FG_PLACING_FITTING ? NULL : s->memo; /* that is of one budget */
+    const FgKnownPlan *known = memo ? fg_memo_find(memo, key) : NULL;
     if (known)
-        *out = *known;
+        *out = known->evaluation;
     else if (!lower(s, plan, placing, arena, out, &m))
         return false;
-    if (kept && !known)
-        fg_memo_add(s->memo, key, out);
+    if (memo && !known)
+        fg_memo_add(memo, key, out);
     return true;
 }
 
@@ -131,8 +145,8 @@ bool fg_search_bound(FgSearch *s, const FgPlan *plan, uint64_t *out)
 {
     FgEvaluation now = {0};
     FgArena *arena = fg_arena_new();
-    bool ok =
-        look_up_or_lower(s, plan, FG_PLACING_NONE, key_of(s, plan, FG_PLACING_NONE), arena, &now);
+    uint64_t key = key_of(s, plan, FG_PLACING_NONE);
+    bool ok = find_figures(s, plan, FG_PLACING_NONE, key, arena, &now);
     *out = 0;
     for (uint32_t i = 0; i < FG_N_MEM_CLASSES && ok; i++)
         *out += now.ledger.by_class[i];
@@ -140,27 +154,61 @@ bool fg_search_bound(FgSearch *s, const FgPlan *plan, uint64_t *out)
     return ok;
 }
 
-bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgArena *keep,
-                        FgEvaluation *out, FgModule **out_module)
+bool fg_search_evaluate(FgSearch *s, FgPlan *plan, FgPlacing placing, FgEvaluation *out)
 {
     uint64_t key = key_of(s, plan, placing);
-    const FgEvaluation *before = keep ? NULL : seen_before(s, key);
-    FgEvaluation now = before ? *before : (FgEvaluation){0};
-    if (!before) {
-        FgArena *arena = keep ? keep : fg_arena_new();
-        bool ok = keep ? lower(s, plan, placing, arena, &now, out_module)
-                       : look_up_or_lower(s, plan, placing, key, arena, &now);
-        s->evaluated++;
-        now.ledger.peak_phase = ok ? fg_arena_strdup(s->arena, now.ledger.peak_phase) : NULL;
-        if (!keep)
-            fg_arena_free(arena);
-        if (!ok)
-            return false;
+    const FgEvaluation *before = seen_before(s, key);
+    if (before) {
+        uint32_t kept = out->kept;
+        *out = *before;
+        out->plan = plan;
+        out->kept = kept;
+        return true;
     }
-    now.plan = plan;
-    now.kept = out->kept;
-    *out = now;
-    if (!before)
-        fg_vec_push(s->arena, &s->seen, ((FgSeenPlan){key, now}));
+    FgEvaluation now = {0};
+    FgArena *arena = fg_arena_new();
+    bool ok = find_figures(s, plan, placing, key, arena, &now);
+    if (ok)
+        take(s, plan, key, &now, out);
+    fg_arena_free(arena);
+    return ok;
+}
+
+bool fg_search_lower(FgSearch *s, FgPlan *plan, FgArena *arena, FgEvaluation *out,
+                     const FgModule **out_module)
+{
+    uint64_t key = key_of(s, plan, FG_PLACING_QUICK);
+    FgEvaluation now = {0};
+    FgKnownPlan *known = s->memo ? fg_memo_find(s->memo, key) : NULL;
+    FgModule *m = known ? known->module : NULL;
+    if (m)
+        now = known->evaluation;
+    else if (!lower(s, plan, FG_PLACING_QUICK, s->memo ? s->memo->arena : arena, &now, &m))
+        return false;
+    if (s->memo)
+        fg_memo_add(s->memo, key, &now)->module = m;
+    take(s, plan, key, &now, out);
+    *out_module = m;
     return true;
+}
+
+bool fg_search_times(FgSearch *s, const FgEvaluation *of, FgArena *arena, FgTimes *out)
+{
+    uint64_t key = key_of(s, of->plan, of->placing);
+    FgKnownPlan *known = s->memo ? fg_memo_find(s->memo, key) : NULL;
+    FgEvaluation now = *of, again = {0};
+    FgModule *m;
+    FgArena *scratch = fg_arena_new();
+    bool ok = true;
+    if (known && known->times) {
+        *out = *known->times;
+    } else if ((ok = lower(s, of->plan, of->placing, scratch, &now, &m))) {
+        fg_estimate_times(s->memo ? s->memo->arena : arena, scratch, m, s->machine, out);
+        if (s->memo)
+            fg_memo_add_times(s->memo, key, &now, out);
+    }
+    if (ok)
+        take(s, of->plan, key, &now, &again);
+    fg_arena_free(scratch);
+    return ok;
 }

@@ -3,8 +3,10 @@
  * A curve of memory against time asks for the same graph again and again. The graph passes, the
  * ladder of recomputed sets and the fixed plans are the same each time, and many plans that a
  * search tries within one budget come up within others: their figures are looked up by the hash of
- * their levers. Only a placement that is content with what fits depends on the budget; that is not
- * kept. A search goes the same way with a memo and without, and counts the same plans.
+ * their levers.
+ * So are the modules of plans that searches begin with, and runs of those that they improve. Only a
+ * placement that is content with what fits depends on the budget; that is not kept. A search goes
+ * the same way with a memo and without, and counts the same plans.
  */
 #include "passes/memo.h"
 
@@ -31,17 +33,20 @@ static uint32_t *slot_of(const FgMemo *memo, uint64_t key)
     return &memo->slots[at & (memo->n_slots - 1)];
 }
 
-const FgEvaluation *fg_memo_find(const FgMemo *memo, uint64_t key)
+FgKnownPlan *fg_memo_find(const FgMemo *memo, uint64_t key)
 {
     uint32_t found = memo->n_slots ? *slot_of(memo, key) : 0;
-    return found ? &memo->plans.data[found - 1].evaluation : NULL;
+    return found ? &memo->plans.data[found - 1] : NULL;
 }
 
-void fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation)
+FgKnownPlan *fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation)
 {
-    FgEvaluation kept = *evaluation;
-    kept.plan = NULL;
-    kept.ledger.peak_phase = fg_arena_strdup(memo->arena, kept.ledger.peak_phase);
+    FgKnownPlan *known = fg_memo_find(memo, key);
+    if (known)
+        return known;
+    FgKnownPlan plan = {.key = key, .evaluation = *evaluation};
+    plan.evaluation.plan = NULL;
+    plan.evaluation.ledger.peak_phase = fg_arena_strdup(memo->arena, evaluation->ledger.peak_phase);
     if (memo->plans.len >= memo->n_slots / 2) {
         memo->n_slots = memo->n_slots ? 2 * memo->n_slots : 256;
         memo->slots = FG_NEW_ARRAY(memo->arena, uint32_t, memo->n_slots);
@@ -49,8 +54,15 @@ void fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation)
             *slot_of(memo, memo->plans.data[i].key) = i + 1;
     }
     uint32_t *slot = slot_of(memo, key);
-    if (*slot)
-        return;
-    fg_vec_push(memo->arena, &memo->plans, ((FgSeenPlan){key, kept}));
+    fg_vec_push(memo->arena, &memo->plans, plan);
     *slot = memo->plans.len;
+    return &memo->plans.data[*slot - 1];
+}
+
+void fg_memo_add_times(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation,
+                       const FgTimes *times)
+{
+    FgTimes *kept = FG_NEW(memo->arena, FgTimes);
+    *kept = *times;
+    fg_memo_add(memo, key, evaluation)->times = kept;
 }

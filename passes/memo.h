@@ -5,18 +5,28 @@
 
 #include "passes/settings.h"
 
+typedef struct FgKnownPlan {
+    uint64_t key;            /* passes/evaluate.c */
+    FgEvaluation evaluation; /* but for its plan */
+    FgModule *module;        /* placed quickly; NULL: nobody asked for it */
+    const FgTimes *times;    /* of a run; NULL: likewise */
+} FgKnownPlan;
+
 struct FgMemo {
     FgArena *arena;
     const FgModule *asked; /* as it was given */
     FgModule *graph;       /* after its passes; NULL: nothing was compiled yet */
     FgSchedule schedule;
     FgSettings settings;
-    FG_VEC(FgSeenPlan) plans; /* their `plan` is not theirs */
+    FG_VEC(FgKnownPlan) plans;
     uint32_t *slots, n_slots; /* by key: plan + 1, or 0; a power of two */
 };
 
-/* Figures of a plan by its key (passes/evaluate.c), or NULL. */
-const FgEvaluation *fg_memo_find(const FgMemo *memo, uint64_t key);
-void fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation);
+/* A plan by its key, or NULL; until the next is added. */
+FgKnownPlan *fg_memo_find(const FgMemo *memo, uint64_t key);
+/* Adds a plan that is not there yet. */
+FgKnownPlan *fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation);
+void fg_memo_add_times(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation,
+                       const FgTimes *times);
 
 #endif

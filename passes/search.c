@@ -92,7 +92,7 @@ static bool try_choice(Trial *t, FgLeverChoice choice)
         FgArena *scratch = fg_arena_new();
         FgPlan *plan = fg_estimate_plan(t->estimate, scratch, &choice);
         FgEvaluation now = {.kept = t->estimate->base->gathers.len - plan->gathers.len};
-        bool ok = fg_search_evaluate(t->search, plan, FG_PLACING_QUICK, NULL, &now, NULL);
+        bool ok = fg_search_evaluate(t->search, plan, FG_PLACING_QUICK, &now);
         fg_arena_free(scratch);
         if (!ok)
             return false;
@@ -206,13 +206,11 @@ static bool improve(Trial *t, uint32_t rounds)
 {
     for (uint32_t round = 0; round < rounds; round++) {
         FgArena *scratch = fg_arena_new();
-        FgEvaluation again;
-        FgModule *module;
+        FgTimes times;
         double before = t->best->sim.step_us;
-        bool ok = fg_search_evaluate(t->search, t->best->plan, t->best->placing, scratch, &again,
-                                     &module);
+        bool ok = fg_search_times(t->search, t->best, scratch, &times);
         if (ok)
-            fg_estimate_retime(t->estimate, scratch, module, t->search->machine);
+            fg_estimate_retime(t->estimate, &times);
         fg_arena_free(scratch);
         if (!ok || !try_near(t))
             return false;
@@ -267,12 +265,12 @@ bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out
                         FgLeverChoice *out_choice)
 {
     FgArena *arena = fg_arena_new();
-    FgEvaluation again, summed = *out, parts = *out;
-    FgModule *module;
+    FgEvaluation again = {0}, summed = *out, parts = *out;
+    const FgModule *module;
     FgEstimate by_sums, by_parts;
     Trial a = {.search = s, .estimate = &by_parts, .best = &parts};
     Trial b = {.search = s, .estimate = &by_sums, .best = &summed};
-    bool ok = fg_search_evaluate(s, base->plan, FG_PLACING_QUICK, arena, &again, &module);
+    bool ok = fg_search_lower(s, base->plan, arena, &again, &module);
     a.state_bytes = b.state_bytes = ok ? module->state_bytes : 0;
     ok = ok && try_way(&a, module, base, true);
     bool asks = ok && a.choice.parts && !a.choice.all_parts;
@@ -293,11 +291,11 @@ bool fg_search_compiled(FgSearch *s, const FgEvaluation *base, FgEvaluation *out
 bool fg_search_borders(FgSearch *s, FgPlan *base, FgLeverChoice *choice, FgEvaluation *best)
 {
     FgArena *arena = fg_arena_new();
-    FgEvaluation again, found = *best;
-    FgModule *module;
+    FgEvaluation again = {0}, found = *best;
+    const FgModule *module;
     FgEstimate estimate;
     Trial trial = {.search = s, .estimate = &estimate, .best = &found, .choice = *choice};
-    bool ok = fg_search_evaluate(s, base, FG_PLACING_QUICK, arena, &again, &module);
+    bool ok = fg_search_lower(s, base, arena, &again, &module);
     if (ok) {
         trial.state_bytes = module->state_bytes;
         fg_estimate_build(s->arena, arena, module, base, s->machine, &estimate);
@@ -348,7 +346,7 @@ bool fg_search_misses(FgSearch *s, FgEvaluation *best)
         above = miss->sim.step_us;
         FgEvaluation now = {.kept = miss->kept};
         s->graph = miss->graph;
-        if (!fg_search_evaluate(s, miss->plan, FG_PLACING_FITTING, NULL, &now, NULL))
+        if (!fg_search_evaluate(s, miss->plan, FG_PLACING_FITTING, &now))
             return false;
         if (fg_search_better(s, &now, best))
             *best = now;

@@ -40,11 +40,14 @@ typedef struct FgSearch {
     FG_VEC(FgPassTime) times;
 } FgSearch;
 
-/* Lowers a copy of the graph by the plan. With `keep` the sched module is built in that arena and
- * returned in *out_module, otherwise it is thrown away. False after errors in the module's
- * diagnostics. */
-bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgPlacing placing, FgArena *keep,
-                        FgEvaluation *out, FgModule **out_module);
+/* What a plan comes to: lowers a copy of the graph by it, unless that is known. False after errors
+ * in the graph's diagnostics, here and below. */
+bool fg_search_evaluate(FgSearch *search, FgPlan *plan, FgPlacing placing, FgEvaluation *out);
+/* The same, quickly placed, with the sched module: in `arena`, or the memo's. */
+bool fg_search_lower(FgSearch *search, FgPlan *plan, FgArena *arena, FgEvaluation *out,
+                     const FgModule **out_module);
+/* A run of a plan that was evaluated, in `arena` or the memo's. */
+bool fg_search_times(FgSearch *search, const FgEvaluation *of, FgArena *arena, FgTimes *out);
 /* Bytes that no placement of the plan can do without: a small part of the work of evaluating it. */
 bool fg_search_bound(FgSearch *search, const FgPlan *plan, uint64_t *out);
 /* The lowering of dist and sched, with that placing. */

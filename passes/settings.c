@@ -131,8 +131,8 @@ const FgEvaluation *fg_setting_at_use(FgSettings *s, uint32_t rung, FgUnit unit)
     FgSetting *setting = &s->by_rung[rung];
     if (!plan)
         return NULL;
-    if (!setting->measured[unit] && !fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL,
-                                                        &setting->at_use[unit], NULL))
+    if (!setting->measured[unit] &&
+        !fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, &setting->at_use[unit]))
         return NULL;
     setting->measured[unit] = true;
     return &setting->at_use[unit];
@@ -157,7 +157,7 @@ bool fg_setting_timed(FgSettings *s, uint32_t rung, FgUnit unit, FgEvaluation *o
     fg_offload_time(scratch, plan, s->by_rung[rung].graph, s->search->machine, COPY_SLACK);
     fg_arena_free(scratch);
     *out = (FgEvaluation){0};
-    return fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL, out, NULL);
+    return fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, out);
 }
 
 bool fg_setting_cut(FgSettings *s, uint32_t rung, double cut, FgPlan **out)
@@ -274,14 +274,14 @@ bool fg_settings_zero3(FgSettings *s, FgEvaluation *out)
     FgPlan *base = fg_zero3_base(graph, scratch, s->ladder.rungs.data[rung].recompute, knobs);
     if (offload(s, graph, base, PIECE))
         fg_offload_time(scratch, base, graph, s->search->machine, COPY_SLACK);
-    FgEvaluation at_use;
-    FgModule *module;
-    bool ok = fg_search_evaluate(s->search, base, FG_PLACING_QUICK, scratch, &at_use, &module);
+    FgEvaluation at_use = {0};
+    const FgModule *module;
+    bool ok = fg_search_lower(s->search, base, scratch, &at_use, &module);
     if (ok) {
         FgEstimate estimate;
         fg_estimate_build(s->search->arena, scratch, module, base, s->search->machine, &estimate);
         FgPlan *plan = fg_zero3_plan(&estimate, scratch, module, knobs);
-        ok = fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, NULL, out, NULL);
+        ok = fg_search_evaluate(s->search, plan, FG_PLACING_THOROUGH, out);
         out->kept = base->gathers.len - plan->gathers.len;
     }
     fg_arena_free(scratch);

@@ -83,22 +83,17 @@ static void split(Cx *cx, Map *map, uint64_t address)
     replace(cx, map, i, i + 1, parts, 2);
 }
 
-static void need(uint32_t *needs, const Cx *cx, uint32_t position)
-{
-    if (position == NEVER)
-        return;
-    FgStream s = stream_at(cx, position);
-    if (position > needs[s])
-        needs[s] = position;
-}
-
 static void need_range(const Cx *cx, const Map *map, uint64_t begin, uint64_t end, bool write,
                        uint32_t *needs)
 {
     for (uint32_t i = find(map, begin); i < map->len && map->data[i].begin < end; i++) {
-        need(needs, cx, map->data[i].writer);
+        const Range *range = &map->data[i];
+        if (range->writer != NEVER) {
+            FgStream s = stream_at(cx, range->writer);
+            needs[s] = range->writer > needs[s] ? range->writer : needs[s];
+        }
         for (int s = 0; write && s < FG_N_STREAMS; s++)
-            need(needs, cx, map->data[i].reader[s]);
+            needs[s] = range->reader[s] > needs[s] ? range->reader[s] : needs[s];
     }
 }
 

@@ -74,6 +74,17 @@ class Offload:
             require(some["peak_bytes"] < none["peak_bytes"], f"{classes}: {some['peak_bytes']} of {none['peak_bytes']}")
         require(none["host_bytes"] == 0 and none["exposed_host_us"] == 0, f"{none}")
 
+    def never_worse(self):
+        """What auto moves for the baseline, which needs more moved than other plans, these may have moved too."""
+        for ranks, memory in ((1, "12MiB"), (2, "12MiB"), (3, "10MiB")):
+            flags = ("--ranks", ranks, "--memory", memory, "--offload", "auto", "--emit", "c")
+            out = self.tools.path("never-worse.c")
+            compiled, zero3 = (self.tools.compile(self.model, *flags, "--schedule", schedule, out=out)[0]
+                               for schedule in ("compiled", "zero3"))
+            require(zero3["fits"] and zero3["host_bytes"] > 0, f"{ranks} ranks, {memory}: ZeRO-3 should fit by offload")
+            require(compiled["step_us"] <= zero3["step_us"] * (1 + 1e-9), f"{ranks} ranks, {memory}: a step of "
+                    f"{compiled['step_us']} us, ZeRO-3's {zero3['step_us']}")
+
 
 def main():
     tools, _ = open_tools()
@@ -87,6 +98,7 @@ def main():
     cases.run("offload: checkpoints go either way, fp32", offload.either_way, "--ranks", 2)
     cases.run("offload: weights are loaded wherever they lie", offload.weights, "--ranks", 2, "--precision", "bf16")
     cases.run("offload: each class saves memory", offload.saves_memory, "--ranks", 2, "--precision", "bf16")
+    cases.run("offload: auto is never slower than the baseline with auto", offload.never_worse)
     tools.close()
     cases.end()
 

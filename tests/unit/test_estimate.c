@@ -40,8 +40,8 @@ static bool begin(Case *c, int *failures)
     c->search =
         (FgSearch){.arena = c->arena, .graph = m, .machine = &c->machine, .budget = UINT64_MAX / 2};
     FgEvaluation at_use = {0};
-    FgModule *lowered;
-    CHECK(fg_search_evaluate(&c->search, c->base, FG_PLACING_QUICK, c->arena, &at_use, &lowered));
+    const FgModule *lowered;
+    CHECK(fg_search_lower(&c->search, c->base, c->arena, &at_use, &lowered));
     fg_estimate_build(c->arena, c->arena, lowered, c->base, &c->machine, &c->estimate);
     c->state_bytes = lowered->state_bytes;
     return true;
@@ -53,7 +53,7 @@ static uint64_t bound_of(Case *c, const FgLeverChoice *choice, uint32_t *out_kep
 {
     FgPlan *plan = fg_estimate_plan(&c->estimate, c->arena, choice);
     FgEvaluation e = {0};
-    CHECK(fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, NULL, &e, NULL));
+    CHECK(fg_search_evaluate(&c->search, plan, FG_PLACING_QUICK, &e));
     *out_kept = c->base->gathers.len - plan->gathers.len;
     *out_round = 0;
     for (uint32_t i = 0; i < plan->gathers.len; i++)

@@ -57,7 +57,7 @@ typedef void FgCostFn(const FgModule *module, const FgNode *node, FgCost *cost);
 typedef struct FgGradCx {
     FgBuilder build; /* appends to the backward order; phase backward, origin = the forward node */
     uint32_t *grad;  /* value id -> id of its summed gradient so far, or FG_NO_ID */
-    const bool *wanted;    /* value id -> a gradient for it is of use */
+    const bool *wanted; /* value id -> a gradient for it is of use */
 } FgGradCx;
 
 /* Emits the backward of `node` (a pointer that stays valid for the call: it is a copy). */

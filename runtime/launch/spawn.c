@@ -45,6 +45,17 @@ static time_t now_s(void)
     return now.tv_sec;
 }
 
+void fg_stop_signals(sigset_t *out)
+{
+    static const int both[] = {SIGINT, SIGTERM};
+    sigemptyset(out);
+    for (int i = 0; i < 2; i++) {
+        struct sigaction now;
+        if (sigaction(both[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(out, both[i]);
+    }
+}
+
 static bool open_listener(Spawn *spawn)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -167,10 +178,8 @@ int fg_spawn_ranks(uint32_t ranks, char *const *argv)
     }
     fflush(NULL);
     signal(SIGCHLD, SIG_DFL); /* whoever ignores it has no child to wait for */
-    sigemptyset(&signals);
+    fg_stop_signals(&signals);
     sigaddset(&signals, SIGCHLD);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &before);
     pid_t parent = getpid();
     for (uint32_t rank = 0; rank < ranks; rank++) {

@@ -48,7 +48,8 @@ static Placed *place(const FgTensorOut *tensors, uint32_t n)
     return placed;
 }
 
-/* The header's text; the caller frees. */
+/* The header's text; the caller frees. NULL: not every tensor got an entry of its own, since a name
+ * is no UTF-8 or stands twice; what the file would hold of it, nobody could find. */
 static char *header_text(const Placed *placed, uint32_t n)
 {
     uint64_t offset = 0;
@@ -65,12 +66,13 @@ static char *header_text(const Placed *placed, uint32_t n)
         json_object_set_new(header, tensor->name, entry);
         offset += placed[i].bytes;
     }
-    char *text = json_dumps(header, JSON_COMPACT);
+    bool all = json_object_size(header) == (size_t)n + 1;
+    char *text = all ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     return text;
 }
 
-/* The whole head: length, text, padding. The caller frees; NULL: a name is no UTF-8. */
+/* The whole head: length, text, padding. The caller frees; NULL as above. */
 static char *head_of(const Placed *placed, uint32_t n, uint64_t *out_bytes)
 {
     char *text = header_text(placed, n);
@@ -114,7 +116,8 @@ bool fg_tensor_file_create(const char *path, const FgTensorOut *tensors, uint32_
     uint64_t bytes = 0, all;
     char *head = head_of(placed, n, &bytes);
     int fd = -1;
-    bool ok = head || fg_fail(fail, "%s: a tensor's name is not valid UTF-8", path);
+    bool ok =
+        head || fg_fail(fail, "%s: a tensor's name is not valid UTF-8, or two have one name", path);
     all = bytes;
     for (uint32_t i = 0; i < n; i++)
         all += placed[i].bytes;

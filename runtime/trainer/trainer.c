@@ -2,6 +2,7 @@
  * steps are done or a signal asks for the end. */
 #include "runtime/trainer/trainer.h"
 
+#include "runtime/launch/spawn.h"
 #include "runtime/trainer/checkpoint.h"
 #include "runtime/trainer/dump_grads.h"
 #include "runtime/trainer/loop.h"
@@ -506,9 +507,7 @@ static int train(const FgRtProgram *program, const FgOptions *options, FgWorld *
 {
     Run run = {.program = program, .options = *options, .world = world, .saved_step = UINT64_MAX};
     FgFail fail = {.fault = fault, .rank = fg_world_place(world)->rank};
-    sigemptyset(&run.stop_signals);
-    sigaddset(&run.stop_signals, SIGINT);
-    sigaddset(&run.stop_signals, SIGTERM);
+    fg_stop_signals(&run.stop_signals);
     pthread_sigmask(SIG_BLOCK, &run.stop_signals, &run.old_signals);
     run.gemm_beside = beside_program(".gemm");
     bool ok = options->tune

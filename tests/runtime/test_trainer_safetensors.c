@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Writes length + header + data bytes of zeros and opens it; the failure's text, NULL when it
  * opens. */
@@ -181,5 +182,26 @@ static void round_trip(int *failures)
     free(folder);
 }
 
+/* A name that no header can hold, and one that stands twice: no file, instead of one with a hole.
+ */
+static void bad_names(int *failures)
+{
+    static const char *const NAMES[] = {"\xff.weight", "a", "__metadata__"};
+    const int64_t one[] = {1};
+    const float value = 1;
+    const void *data[] = {&value, &value};
+    char *folder = scratch_new(), *path = scratch_path(folder, "t.safetensors");
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        const FgTensorOut tensors[] = {{"a", FG_ST_F32, 1, one}, {NAMES[i], FG_ST_F32, 1, one}};
+        FgFail fail = {0};
+        CHECK(!fg_safetensors_write(path, tensors, 2, give, (void *)data, &fail));
+        CHECK(fail.text && strstr(fail.text, "not valid UTF-8, or two have one name"));
+        fg_fail_clear(&fail);
+    }
+    CHECK(rmdir(folder) == 0);
+    free(path);
+    free(folder);
+}
+
 UNIT_MAIN({"bad entries", bad_entries}, {"bad headers", bad_headers}, {"bad files", bad_files},
-          {"odd but good", odd_but_good}, {"round trip", round_trip})
+          {"odd but good", odd_but_good}, {"round trip", round_trip}, {"bad names", bad_names})

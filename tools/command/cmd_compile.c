@@ -163,6 +163,8 @@ static FgExit verify(FgSession *s, const FgCompiled *c, const char *text, double
         return FG_EXIT_OK;
     }
     *out_said = "emitted program read back and checked";
+    if (!fg_runtime_include(s->arena, &why)) /* a runtime that is not there is no bug of ours */
+        return fg_session_fail(s, why);
     if (fg_verify_text(s, "emitted.c", text, strlen(text), c->module, &proof, out_ms))
         return FG_EXIT_OK;
     fg_session_flush(s);

@@ -53,7 +53,4 @@ typedef struct FgPackResult {
  * the same offsets on every machine. */
 FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort);
 
-/* Most bytes in use at once. */
-int64_t fg_pack_bound(FgArena *scratch, const FgPackProblem *problem);
-
 #endif

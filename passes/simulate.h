@@ -12,12 +12,6 @@ double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const F
 /* Seconds of a collective over whole buffers of so many bytes (FgCost: wire_bytes). */
 double fg_collective_seconds(const FgMachine *machine, uint32_t ranks, FgOp op, double bytes);
 
-/* The engine that a node runs on: its stream, or that of gradients in parts. */
-static inline uint32_t fg_engine_of(const FgNode *node)
-{
-    return node->op == FG_OP_all_to_all ? (uint32_t)FG_ENGINE_PARTS : node->stream;
-}
-
 /* Speeds of the engines that run, beside each other; `running` and `out` by engine. */
 void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out);
 

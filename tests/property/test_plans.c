@@ -209,7 +209,7 @@ static void check_memo(Case *c, int *failures)
 
 static void a_memo_changes_nothing(int *failures)
 {
-    for (uint64_t seed = 51; seed <= 54 && *failures < 3; seed++) {
+    for (uint64_t seed = 51; seed <= 52 && *failures < 3; seed++) {
         Case c;
         int bad = !begin(&c, seed);
         c.memo = fg_memo_new();

@@ -52,6 +52,7 @@ const char *fg_verb_name(FgVerb verb)
         return "explain";
     case FG_VERB_PROBE:
         return "probe";
+    case FG_VERBS_COMPILE:
     case FG_VERBS_SCHEDULE:
     case FG_VERBS_PLAN:
     default:

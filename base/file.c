@@ -366,6 +366,25 @@ int fg_run(FgArena *arena, const char *const *argv, const char **out_output)
     return status;
 }
 
+bool fg_file_make_folder(FgArena *arena, const char *path, const char **out_error)
+{
+    char *part = fg_arena_strdup(arena, path);
+    for (char *slash = strchr(part + (*part == '/'), '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return failed(arena, part, out_error);
+        *slash = '/';
+    }
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int why = errno;
+    if (why == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return true;
+    errno = why;
+    return failed(arena, path, out_error);
+}
+
 const char *fg_temp_dir(FgArena *arena, const char **out_error)
 {
     const char *base = getenv("TMPDIR");

@@ -26,19 +26,14 @@ static FgExit check_pass(const FgFlags *flags)
         return FG_EXIT_OK;
     if (flags->values[FG_FLAG_stage])
         return fg_usage_error(flags->verb, "give --stage or --after, not both");
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < FG_N_PASSES; i++) {
-        const char *name = fg_pass_info((FgPassId)i)->name;
-        if (!in_pipeline(FG_PIPELINE_GRAPH "," FG_PIPELINE_LOWER, name))
-            continue;
-        if (strcmp(name, pass) == 0)
-            return FG_EXIT_OK;
-        names[n++] = name;
-    }
-    const char *near = fg_closest(pass, names, n);
+    if (in_pipeline(FG_PIPELINE_GRAPH "," FG_PIPELINE_PLANNED, pass))
+        return FG_EXIT_OK;
+    for (uint32_t i = 0; i < FG_N_PASSES; i++)
+        names[i] = fg_pass_info((FgPassId)i)->name;
+    const char *near = fg_closest(pass, names, FG_N_PASSES);
     return fg_usage_error(flags->verb, "no pass '%s' in the pipeline%s%s%s; it is %s,%s", pass,
                           near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
-                          FG_PIPELINE_GRAPH, FG_PIPELINE_LOWER);
+                          FG_PIPELINE_GRAPH, FG_PIPELINE_PLANNED);
 }
 
 /* The graph passes alone: no machine, no memory, so nothing that could not fit. */
@@ -71,6 +66,8 @@ static FgExit make_module(FgSession *s, FgModule **out)
 {
     Stage stage = (Stage)fg_flags_choice(s->flags, FG_FLAG_stage);
     const char *after = s->flags->values[FG_FLAG_after];
+    if (after && strcmp(after, "check") == 0)
+        after = NULL; /* the whole pipeline: what is proved is printed as it stands */
     bool whole = stage == STAGE_SCHED && !after;
     FgExit code = whole ? FG_EXIT_OK : report_plan(s);
     if (code != FG_EXIT_OK)

@@ -26,7 +26,7 @@ static const Page pages[] = {
      "standard output. Passes of --after, in their order (fg-opt --list-passes says what they "
      "do):\n"
      "  " FG_PIPELINE_GRAPH ",\n"
-     "  " FG_PIPELINE_LOWER "\n"
+     "  " FG_PIPELINE_PLANNED "\n"
      "Takes every flag of compile. --emit, --save-temps, --no-verify and --arch are of the "
      "program\n"
      "that is emitted: they are checked as there, and change nothing here. --report is of the "

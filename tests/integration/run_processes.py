@@ -13,6 +13,7 @@ import time
 from common import Cases, Wrong, checkpoint, open_tools, pretend_program, read_log, require, same_bytes, write_tokens
 
 FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
+SHELL = {"LOCAL_RANK": "", "MASTER_PORT": "no port"}  # RANK, WORLD_SIZE and MASTER_ADDR stand, and no launcher's own
 FOREVER = 100000000
 
 
@@ -198,6 +199,13 @@ def torchrun(p):
     require(a == 1 and "torchrun started 3 processes" in said and "for 2 ranks" in said, f"{a}:\n{said}")
 
 
+def left_in_the_shell(p):
+    """--local-ranks wins over a launcher's variables that are still exported, and not over a launcher."""
+    (((a, said),), ((b, refused),)) = (launched(p, (0,), "--local-ranks", 2, **{**SHELL, **more}) for more in ({}, {"LOCAL_RANK": "0"}))
+    require(a == 0 and "step 2/2" in said, f"{a}:\n{said}")
+    require(b == 1 and "does not go with torchrun" in refused and "unset LOCAL_RANK" in refused, f"{b}:\n{refused}")
+
+
 def nodes(p):
     """Three ranks, each the only one of its node: the host's bits."""
     logs = [p.tools.path(f"nodes-{x}.jsonl") for x in "ab"]
@@ -299,6 +307,7 @@ def main():
     cases.run("processes: rank 0 dies", dies, p, 0)
     cases.run("processes: rank 1 dies", dies, p, 1)
     cases.run("processes: torchrun's environment", torchrun, p)
+    cases.run("processes: environment left in the shell", left_in_the_shell, p)
     three = Programs(tools, "three-", ("--ranks", 3, "--batch", 1, "--reduce", "parts"))
     cases.run("processes: three nodes of one rank", nodes, three)
     cases.run("processes: mistakes", mistakes, p)

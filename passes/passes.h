@@ -50,10 +50,10 @@ typedef struct FgPassManager {
     FgArena *arena; /* for times, dumps and texts */
     const FgMachine *machine;
     uint64_t budget;
-    bool verify_each;   /* verify after every pass */
-    bool check_changed; /* compare the reported result with a hash of the text */
-    const char *dump_dir;   /* NULL, or the folder of "NN-pass.fg" files, what stands after passes */
-    const char *dump;       /* of which passes: "all", "name,..."; NULL: of those that changed it */
+    bool verify_each;     /* verify after every pass */
+    bool check_changed;   /* compare the reported result with a hash of the text */
+    const char *dump_dir; /* NULL, or the folder of "NN-pass.fg" files, what stands after passes */
+    const char *dump;     /* of which passes: "all", "name,..."; NULL: of those that changed it */
     const char *stop_after; /* NULL, or the pass after which the pipeline ends with success */
     FG_VEC(FgPassTime) times;
     uint32_t n_run;

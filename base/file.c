@@ -1,4 +1,6 @@
 /* Files and processes. The only place that looks at errno: callers get a sentence. */
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "base/file.h"
 
 #include "base/hold.h"
@@ -383,6 +385,33 @@ bool fg_file_make_folder(FgArena *arena, const char *path, const char **out_erro
         return true;
     errno = why;
     return failed(arena, path, out_error);
+}
+
+void fg_become(FgArena *arena, const char *const *argv, const char **out_error)
+{
+    uint32_t n = 0;
+    while (argv[n])
+        n++;
+    char **words = fg_arena_alloc(arena, (n + 1) * sizeof *words);
+    for (uint32_t i = 0; i < n; i++)
+        words[i] = fg_arena_strdup(arena, argv[i]);
+    words[n] = NULL;
+    fflush(NULL);
+    execv(words[0], words);
+    *out_error = fg_arena_printf(arena, "%s cannot be started: %s", words[0], strerror(errno));
+}
+
+bool fg_file_link_folder(FgArena *arena, const char *path, const char *link, const char **out_error)
+{
+    char *whole = realpath(path, NULL);
+    char *slash = whole ? strrchr(whole, '/') : NULL;
+    if (slash)
+        slash[slash == whole] = 0;
+    bool ok = whole && symlink(whole, link) == 0;
+    if (!ok)
+        failed(arena, whole ? link : path, out_error);
+    free(whole);
+    return ok;
 }
 
 const char *fg_temp_dir(FgArena *arena, const char **out_error)

@@ -1,4 +1,6 @@
 /* Files and processes. The only place that looks at errno: callers get a sentence. */
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "base/file.h"
 
 #include "base/hold.h"
@@ -364,6 +366,52 @@ int fg_run(FgArena *arena, const char *const *argv, const char **out_output)
     int status = run_held(arena, argv, out_output);
     fg_hold_end(&hold);
     return status;
+}
+
+bool fg_file_make_folder(FgArena *arena, const char *path, const char **out_error)
+{
+    char *part = fg_arena_strdup(arena, path);
+    for (char *slash = strchr(part + (*part == '/'), '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return failed(arena, part, out_error);
+        *slash = '/';
+    }
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int why = errno;
+    if (why == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return true;
+    errno = why;
+    return failed(arena, path, out_error);
+}
+
+void fg_become(FgArena *arena, const char *const *argv, const char **out_error)
+{
+    uint32_t n = 0;
+    while (argv[n])
+        n++;
+    char **words = fg_arena_alloc(arena, (n + 1) * sizeof *words);
+    for (uint32_t i = 0; i < n; i++)
+        words[i] = fg_arena_strdup(arena, argv[i]);
+    words[n] = NULL;
+    fflush(NULL);
+    execv(words[0], words);
+    *out_error = fg_arena_printf(arena, "%s cannot be started: %s", words[0], strerror(errno));
+}
+
+bool fg_file_link_folder(FgArena *arena, const char *path, const char *link, const char **out_error)
+{
+    char *whole = realpath(path, NULL);
+    char *slash = whole ? strrchr(whole, '/') : NULL;
+    if (slash)
+        slash[slash == whole] = 0;
+    bool ok = whole && symlink(whole, link) == 0;
+    if (!ok)
+        failed(arena, whole ? link : path, out_error);
+    free(whole);
+    return ok;
 }
 
 const char *fg_temp_dir(FgArena *arena, const char **out_error)

@@ -33,6 +33,13 @@ bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char *
  * then says why). It leads a process group; where this process is asked to end meanwhile
  * (base/hold.h), the group is ended first. */
 int fg_run(FgArena *arena, const char *const *argv, const char **out_output);
+/* Makes a folder, and those it lies in, where they are not there yet. False with *out_error. */
+bool fg_file_make_folder(FgArena *arena, const char *path, const char **out_error);
+/* This process goes on as the program argv[0], a path. Returns only when that cannot be started. */
+void fg_become(FgArena *arena, const char *const *argv, const char **out_error);
+/* A symbolic link at `link` to the folder that the file `path` lies in. False with *out_error. */
+bool fg_file_link_folder(FgArena *arena, const char *path, const char *link,
+                         const char **out_error);
 /* A private new folder under TMPDIR or /tmp; NULL with *out_error on failure. */
 const char *fg_temp_dir(FgArena *arena, const char **out_error);
 /* Removes a folder made by fg_temp_dir with the plain files in it. */

@@ -4,6 +4,7 @@
 #include "base/diag.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +165,14 @@ static bool parse_unit(const char *unit, uint64_t *out_factor)
         }
     }
     return false;
+}
+
+bool fg_parse_integer(const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return end != text && *end == 0 && errno == 0;
 }
 
 bool fg_parse_bytes(const char *text, uint64_t *out_bytes)

@@ -28,6 +28,9 @@ const char *fg_quoted(FgArena *arena, const char *s);
 const char *fg_bytes_text(FgArena *arena, uint64_t bytes);
 /* Digits grouped by commas: "1,235,814,400". Arena-owned. */
 const char *fg_count_text(FgArena *arena, uint64_t n);
+/* A whole number in decimal, with a sign or none: false when the text is more, or less, or the
+ * number takes more than 64 bits. */
+bool fg_parse_integer(const char *text, int64_t *out);
 /* "15360MiB", "14.57GiB", "2GB", "1024", "1 KB": false when it is no size or does not fit. Units:
  * KB MB GB TB are powers of 1000, KiB MiB GiB TiB of 1024; case is ignored, a space before the unit
  * allowed. */

@@ -128,6 +128,18 @@ static void read_wire(FgDsCx *cx, const FgJson *root)
 /* ---- zero_optimization ---- */
 #define ZERO "zero_optimization."
 
+/* DeepSpeed would shard nothing. Its user may have forgotten the key, or mean just that: neither is
+ * for this to guess. */
+static void no_stage(FgDsCx *cx, const FgJson *object, const char *key)
+{
+    fg_json_report(
+        cx->json, object->loc, FG_D_MISSING_KEY,
+        "'%s' is not there, which DeepSpeed takes as stage 0; here parameters, gradients "
+        "and optimizer state are always sharded: say \"zero_optimization\": {\"stage\": "
+        "3}",
+        key);
+}
+
 typedef struct Knob {
     const char *key, *flag;
 } Knob;
@@ -192,10 +204,15 @@ static void read_zero(FgDsCx *cx, const FgJson *root)
                                        "stage3_max_reuse_distance",
                                        "stage3_param_persistence_threshold",
                                        "reduce_bucket_size"};
-    const FgJson *zero = fg_json_need(cx->json, root, "zero_optimization", FG_JSON_IS_OBJECT);
-    if (!zero)
+    const FgJson *zero = fg_json_want(cx->json, root, "zero_optimization", FG_JSON_IS_OBJECT);
+    if (!zero) {
+        if (!fg_json_get(root, "zero_optimization"))
+            no_stage(cx, root, "zero_optimization");
         return;
-    const FgJson *stage = fg_json_need(cx->json, zero, "stage", FG_JSON_IS_INT);
+    }
+    const FgJson *stage = fg_json_want(cx->json, zero, "stage", FG_JSON_IS_INT);
+    if (!fg_json_get(zero, "stage"))
+        no_stage(cx, zero, ZERO "stage");
     if (stage && stage->i != 3)
         fg_json_report(cx->json, stage->loc, FG_D_BAD_VALUE,
                        "'stage' must be 3: parameters, gradients and optimizer state are sharded "

@@ -220,7 +220,8 @@ static bool parse_plan_bucket(FgParser *p, FgPlan *plan)
         else if (open_field(p, "pieces"))
             ok = i64_field(p, &b.pieces);
         else
-            ok = fg_parse_expected(p, "params, linger, settle, travels, early, parts, offload or pieces");
+            ok = fg_parse_expected(
+                p, "params, linger, settle, travels, early, parts, offload or pieces");
         if (!ok)
             return false;
     }

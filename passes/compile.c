@@ -316,6 +316,10 @@ static bool lower_chosen(FgRun *c, const FgEvaluation *chosen)
     FgCompiled *out = c->out;
     m->plan = fg_plan_clone(chosen->plan, c->arena);
     FgPassManager pm = manager(c);
+    if (pm.stop_after && strcmp(pm.stop_after, "plan") == 0) {
+        out->module = m;
+        return true;
+    }
     const char *pipeline =
         fg_arena_printf(c->arena, "recompute,%s", fg_placing_pipeline(c->arena, chosen->placing));
     if (!fg_run_passes(&pm, m, pipeline))

@@ -79,7 +79,7 @@ static uint64_t text_hash(FgArena *arena, const FgModule *module)
     return fg_hash_bytes(buf.data, buf.len, 0);
 }
 
-static void write_dump(FgPassManager *pm, const FgModule *module, const char *file,
+static bool write_dump(FgPassManager *pm, const FgModule *module, const char *file,
                        const char *head)
 {
     FgBuf buf;
@@ -87,8 +87,30 @@ static void write_dump(FgPassManager *pm, const FgModule *module, const char *fi
     fg_buf_puts(&buf, head);
     fg_module_print(module, &buf);
     const char *error, *path = fg_arena_printf(pm->arena, "%s/%s", pm->dump_dir, file);
-    if (!fg_file_write(pm->arena, path, buf.data, buf.len, &error))
-        fg_diag(module->diags, FG_NOWHERE, FG_D_IO, "%s: %s", path, error);
+    bool ok = fg_file_write(pm->arena, path, buf.data, buf.len, &error);
+    if (!ok)
+        fg_diag(module->diags, FG_NOWHERE, FG_D_IO, "%s", error);
+    return ok;
+}
+
+/* Whether a comma-separated list has a name. */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    while (*list) {
+        size_t len = strcspn(list, ",");
+        if (len == n && memcmp(list, name, n) == 0)
+            return true;
+        list += len + (list[len] == ',');
+    }
+    return false;
+}
+
+static bool is_dumped(const FgPassManager *pm, const FgPassInfo *pass, FgPassResult result)
+{
+    if (!pm->dump)
+        return result == FG_PASS_CHANGED;
+    return strcmp(pm->dump, "all") == 0 || is_listed(pm->dump, pass->name);
 }
 
 static void write_reproducer(FgPassManager *pm, const FgModule *before, const Step *step)
@@ -135,9 +157,9 @@ static bool run_step(FgPassManager *pm, FgModule *module, const Step *step, FgAr
         fg_diag(module->diags, FG_NOWHERE, FG_D_BAD_PASS, "pass '%s' made invalid IR", pass->name);
         return false;
     }
-    if (pm->dump_dir && result == FG_PASS_CHANGED)
-        write_dump(pm, module, fg_arena_printf(pm->arena, "%02u-%s.fg", pm->n_run, pass->name), "");
-    return true;
+    return !pm->dump_dir || !is_dumped(pm, pass, result) ||
+           write_dump(pm, module, fg_arena_printf(pm->arena, "%02u-%s.fg", pm->n_run, pass->name),
+                      "");
 }
 
 bool fg_run_passes(FgPassManager *pm, FgModule *module, const char *pipeline)

@@ -50,10 +50,10 @@ typedef struct FgPassManager {
     FgArena *arena; /* for times, dumps and texts */
     const FgMachine *machine;
     uint64_t budget;
-    bool verify_each;   /* verify after every pass */
-    bool check_changed; /* compare the reported result with a hash of the text */
-    const char
-        *dump_dir; /* NULL, or where "NN-pass.fg" files go after each pass that changed something */
+    bool verify_each;     /* verify after every pass */
+    bool check_changed;   /* compare the reported result with a hash of the text */
+    const char *dump_dir; /* NULL, or the folder of "NN-pass.fg" files, what stands after passes */
+    const char *dump;     /* of which passes: "all", "name,..."; NULL: of those that changed it */
     const char *stop_after; /* NULL, or the pass after which the pipeline ends with success */
     FG_VEC(FgPassTime) times;
     uint32_t n_run;
@@ -71,5 +71,8 @@ bool fg_run_passes(FgPassManager *manager, FgModule *module, const char *pipelin
 #define FG_PIPELINE_DIST "bucket,travel,shard,reduce,offload,update"
 #define FG_PIPELINE_SCHED FG_PIPELINE_DIST ",order,inplace"
 #define FG_PIPELINE_LOWER "recompute," FG_PIPELINE_SCHED ",memplan,streams"
+/* Where `dump --after` can stop behind the graph's: the searched plan is written (by the search, as
+ * pass `plan` writes a fixed one), the schedule proved (in every compile). */
+#define FG_PIPELINE_PLANNED "plan," FG_PIPELINE_LOWER ",check"
 
 #endif

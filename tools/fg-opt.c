@@ -1,8 +1,8 @@
 /* fg-opt: runs passes on IR text and prints the result. For tests, and for looking at one pass
  * alone.
  *
- *   fg-opt [--passes=a,b{x}] [--machine NAME|FILE] [--ranks N] [--budget BYTES] [--verify-each=0|1]
- * [--dump-dir DIR]
+ *   fg-opt [--passes=a,b{x}] [--stop-after=PASS] [--time] [--dump-dir DIR] [--dump=LIST]
+ *          [--machine NAME|FILE] [--ranks N] [--budget BYTES] [--verify-each=0|1]
  *          [--split-input-file] [--verify-diagnostics] [FILE|-] [-o FILE]
  *   fg-opt --list-passes | --list-ops | --ops-markdown | --help
  *
@@ -23,9 +23,9 @@
 enum { EXIT_OK, EXIT_BAD_INPUT, EXIT_USAGE };
 
 typedef struct Options {
-    const char *passes, *machine, *input, *output, *dump_dir;
+    const char *passes, *machine, *input, *output, *dump_dir, *dump, *stop_after;
     uint64_t budget, ranks;
-    bool verify_each, split, expect, list_passes, list_ops, ops_markdown, help;
+    bool verify_each, split, expect, time, list_passes, list_ops, ops_markdown, help;
 } Options;
 
 static const char usage[] =
@@ -35,7 +35,13 @@ static const char usage[] =
     "  --ranks N              instead of the machine's\n"
     "  --budget SIZE          what `check` allows for states and arena\n"
     "  --verify-each=0|1      verify after each pass (default: 1)\n"
-    "  --dump-dir DIR         write the IR after each pass that changed it\n"
+    "  --stop-after=PASS      end after this pass of the list\n"
+    "  --time                 what each pass took, on standard error\n"
+    "  --dump-dir DIR         write the IR after each pass that changed it as NN-PASS.fg; where a\n"
+    "                         pass fails, what stood before it and how to run it as failed.fg\n"
+    "  --dump=all|changed|LIST  into --dump-dir: after each pass, those that changed it "
+    "(default),\n"
+    "                         or those named\n"
     "  --split-input-file     the input is several modules between lines '// -----'\n"
     "  --verify-diagnostics   compare messages with '// expect-error@+1 {{text}}' comments\n"
     "  --list-passes          the passes, one a line\n"
@@ -71,6 +77,7 @@ static bool parse_flag(const char *arg, Options *o)
         bool *flag;
     } flags[] = {{"--split-input-file", &o->split},
                  {"--verify-diagnostics", &o->expect},
+                 {"--time", &o->time},
                  {"--list-passes", &o->list_passes},
                  {"--list-ops", &o->list_ops},
                  {"--ops-markdown", &o->ops_markdown},
@@ -92,6 +99,10 @@ static bool parse_valued(int argc, char **argv, int *i, Options *o)
         o->machine = value;
     else if ((value = option_value(argc, argv, i, "--dump-dir")))
         o->dump_dir = value;
+    else if ((value = option_value(argc, argv, i, "--dump")))
+        o->dump = value;
+    else if ((value = option_value(argc, argv, i, "--stop-after")))
+        o->stop_after = value;
     else if ((value = option_value(argc, argv, i, "-o")))
         o->output = value;
     else if ((value = option_value(argc, argv, i, "--ranks")))
@@ -129,6 +140,36 @@ static bool parse_options(int argc, char **argv, Options *o)
     if (!o->input)
         o->input = "-";
     return true;
+}
+
+/* Names of passes, apart by commas. */
+static bool are_passes(const char *list)
+{
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        bool found = false;
+        n = strcspn(list, ",");
+        for (int i = 0; i < FG_N_PASSES && !found; i++) {
+            const char *name = fg_pass_info((FgPassId)i)->name;
+            found = strlen(name) == n && memcmp(name, list, n) == 0;
+        }
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* What options say together. */
+static bool check_options(Options *o)
+{
+    if (o->dump && strcmp(o->dump, "changed") == 0)
+        o->dump = NULL;
+    else if (o->dump && (!o->dump_dir || (strcmp(o->dump, "all") != 0 && !are_passes(o->dump))))
+        return fprintf(stderr, "fg-opt: %s\n",
+                       o->dump_dir ? "--dump takes all, changed, or names of passes"
+                                   : "--dump goes with --dump-dir") < 0;
+    if (!o->stop_after || are_passes(o->stop_after))
+        return true;
+    return fprintf(stderr, "fg-opt: --stop-after: there is no pass '%s'\n", o->stop_after) < 0;
 }
 
 /* ---- lists ---- */
@@ -177,8 +218,15 @@ static bool run_module(Run *run, FgDiags *diags, const char *text, size_t len)
                              .budget = o->budget,
                              .verify_each = o->verify_each,
                              .check_changed = true,
-                             .dump_dir = o->dump_dir};
-    if (!fg_run_passes(&manager, m, o->passes))
+                             .dump_dir = o->dump_dir,
+                             .dump = o->dump,
+                             .stop_after = o->stop_after};
+    bool ok = fg_run_passes(&manager, m, o->passes);
+    for (uint32_t i = 0; o->time && i < manager.times.len; i++)
+        fprintf(stderr, "%10.3f ms  %s\n", manager.times.data[i].ms, manager.times.data[i].name);
+    if (ok && o->stop_after && !manager.stopped)
+        ok = fprintf(stderr, "fg-opt: --stop-after: '%s' is not in --passes\n", o->stop_after) < 0;
+    if (!ok)
         return false;
     if (!o->expect)
         fg_module_print(m, &run->out);
@@ -244,6 +292,10 @@ static int run_all(FgArena *arena, const Options *o)
         fputs(fg_buf_text(&messages), stderr);
         return EXIT_BAD_INPUT;
     }
+    if (o->dump_dir && !fg_file_make_folder(arena, o->dump_dir, &error)) {
+        fprintf(stderr, "fg-opt: %s\n", error);
+        return EXIT_BAD_INPUT;
+    }
     if (o->ranks)
         fg_machine_set_ranks(arena, &machine, (uint32_t)o->ranks);
     if (!fg_file_read(arena, o->input, &text, &len, &error)) {
@@ -265,7 +317,7 @@ static int run_all(FgArena *arena, const Options *o)
 int main(int argc, char **argv)
 {
     Options options;
-    if (!parse_options(argc, argv, &options))
+    if (!parse_options(argc, argv, &options) || !check_options(&options))
         return EXIT_USAGE;
     FgArena *arena = fg_arena_new();
     int code = EXIT_OK;

@@ -9,17 +9,23 @@
 
 typedef struct Launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
-    const char *also; /* must be set too; NULL: nothing */
+    const char *also;     /* must be set too; NULL: nothing */
+    const char *signs[2]; /* either shows that this process was started by the launcher */
 } Launcher;
 
 /* The shell of a batch script carries SLURM_PROCID as well: only a step has a step's number. */
 static const Launcher LAUNCHERS[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
+    /* clang-format off */
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL,
+     {"LOCAL_RANK", "TORCHELASTIC_RUN_ID"}},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_ID"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_STEP_ID"},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, {"OMPI_COMM_WORLD_RANK"}},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, {"PMI_RANK"}},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_ID",
+     {"SLURM_STEP_ID"}},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_STEP_ID",
+     {"SLURM_STEP_ID"}},
+    /* clang-format on */
 };
 enum { PORTS_FROM = 20000, PORTS = 12000 }; /* below the ephemeral ports */
 
@@ -59,12 +65,27 @@ static bool count_of(const char *name, uint32_t *out, char *error, size_t error_
     return true;
 }
 
+static bool is_set(const Launcher *l)
+{
+    return value_of(l->rank) && value_of(l->size) && (!l->also || value_of(l->also));
+}
+
 static const Launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
+        if (is_set(&LAUNCHERS[i]))
+            return &LAUNCHERS[i];
+    return NULL;
+}
+
+const char *fg_place_launcher(const char **out_variable)
 {
     for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++) {
         const Launcher *l = &LAUNCHERS[i];
-        if (value_of(l->rank) && value_of(l->size) && (!l->also || value_of(l->also)))
-            return l;
+        const char *sign = l->signs[1] && !value_of(l->signs[0]) ? l->signs[1] : l->signs[0];
+        *out_variable = sign;
+        if (is_set(l) && value_of(sign))
+            return strcmp(value_of(l->size), "1") == 0 ? NULL : l->name;
     }
     return NULL;
 }

@@ -19,6 +19,13 @@ typedef struct FgPlace {
     int listener;         /* rank 0 of --local-ranks: a socket that listens already; otherwise -1 */
 } FgPlace;
 
+/* The launcher that shows in the environment that it started this very process as one of several,
+ * or NULL; *out_variable is what shows it. torchrun's RANK and WORLD_SIZE are set by hand and
+ * exported in shells as well: only with LOCAL_RANK or TORCHELASTIC_RUN_ID, which are the launcher's
+ * alone, are they such a sign. What mpirun sets, and srun with a step's number, nobody else sets.
+ */
+const char *fg_place_launcher(const char **out_variable);
+
 /* `meeting` is HOST:PORT or NULL, and goes before what the environment says. Without a launcher the
  * place is rank 0 of 1. False: `error` says what is missing or makes no sense. */
 bool fg_place_find(FgPlace *out_place, const char *meeting, char *error, size_t error_bytes);

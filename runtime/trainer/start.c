@@ -14,25 +14,51 @@ static FgWorld *refuse(FgFail *fail, int *out_status)
     return NULL;
 }
 
-/* The launcher started as many processes as this runtime wants. */
+/* A program whose ranks are processes of this one's making, or its threads, was not started by a
+ * launcher too: each of its processes would start, or be, all ranks. */
+static bool not_launched(const FgRtProgram *program, const FgOptions *options, FgFail *fail)
+{
+    const char *variable, *launcher = fg_place_launcher(&variable);
+    if (!launcher)
+        return true;
+    if (fg_rt_kind()->process_a_rank)
+        return fg_fail(
+            fail,
+            "--local-ranks %llu does not go with %s, each of whose processes would start "
+            "%u more: leave it away, or unset %s where no launcher runs",
+            (unsigned long long)options->local_ranks, launcher, program->ranks, variable);
+    return fg_fail(fail,
+                   "%s started several processes; a %s program runs all its ranks in one: start it "
+                   "alone, or unset %s where no launcher runs",
+                   launcher, fg_rt_kind()->name, variable);
+}
+
+/* The launcher started as many processes as the program has ranks. */
 static bool right_number(const FgRtProgram *program, const FgPlace *place, FgFail *fail)
 {
-    const FgRtKind *kind = fg_rt_kind();
-    uint32_t wanted = kind->process_a_rank ? program->ranks : 1;
-    if (place->ranks == wanted)
+    if (place->ranks == program->ranks)
         return true;
-    if (place->launcher && kind->process_a_rank)
+    if (place->launcher)
         return fg_fail(fail, "%s started %u process%s; this program was compiled for %u ranks",
                        place->launcher, place->ranks, place->ranks == 1 ? "" : "es",
                        program->ranks);
-    if (place->launcher)
-        return fg_fail(fail,
-                       "%s started %u processes; a %s program runs all its ranks in one process",
-                       place->launcher, place->ranks, kind->name);
     return fg_fail(fail,
                    "this program has %u ranks, each a process of its own: --local-ranks %u starts "
                    "them all on this machine; torchrun, srun or mpirun on several",
                    program->ranks, program->ranks);
+}
+
+/* Who this process is among those of the run; `local`: it starts them. */
+static bool find_place(const FgRtProgram *program, const FgOptions *options, bool local,
+                       FgPlace *out, FgFail *fail)
+{
+    char error[1024] = "";
+    *out = (FgPlace){.ranks = 1, .local_rank = UINT32_MAX, .listener = -1};
+    if (local || !fg_rt_kind()->process_a_rank)
+        return not_launched(program, options, fail);
+    if (!fg_place_find(out, options->rendezvous, error, sizeof error))
+        return fg_fail(fail, "%s", error);
+    return right_number(program, out, fail);
 }
 
 FgWorld *fg_start(const FgRtProgram *program, const FgOptions *options, char *const *argv,
@@ -45,22 +71,15 @@ FgWorld *fg_start(const FgRtProgram *program, const FgOptions *options, char *co
         *out_status = 2;
         return NULL;
     }
-    if (!fg_place_find(&place, options->rendezvous, error, sizeof error)) {
-        fg_fail(fail, "%s", error);
+    /* What is asked for goes before what a shell's environment says. */
+    bool local = fg_rt_kind()->process_a_rank && options->local_ranks != FG_NOT_GIVEN &&
+                 !fg_spawn_is_child();
+    if (!find_place(program, options, local, &place, fail))
         return refuse(fail, out_status);
-    }
-    bool local = options->local_ranks != FG_NOT_GIVEN && !fg_spawn_is_child();
-    if (fg_rt_kind()->process_a_rank && local && place.launcher && place.ranks > 1) {
-        fg_fail(fail, "--local-ranks does not go with %s, which starts the ranks itself",
-                place.launcher);
-        return refuse(fail, out_status);
-    }
-    if (fg_rt_kind()->process_a_rank && local && program->ranks > 1) {
+    if (local && program->ranks > 1) {
         *out_status = fg_spawn_ranks(program->ranks, argv);
         return NULL;
     }
-    if (!right_number(program, &place, fail))
-        return refuse(fail, out_status);
     FgWorld *world = fg_world_join(&place, &how, error, sizeof error);
     if (world)
         return world;

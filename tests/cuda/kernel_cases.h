@@ -20,6 +20,11 @@ void test_row_set(Rig &r);
 void test_vocab(Rig &r);
 void test_vocab_loss(Rig &r);
 
+/* ---- product_kernels.cu ---- */
+void test_linear(Rig &r);
+void test_matmul(Rig &r);
+void test_choice(Rig &r);
+
 /* ---- update_kernels.cu ---- */
 void test_update(Rig &r);
 

@@ -13,6 +13,7 @@ import time
 from common import Cases, Wrong, checkpoint, open_tools, pretend_program, read_log, require, same_bytes, write_tokens
 
 FLAGS = ("--ranks", 2, "--batch", 2, "--clip", 0.5, "--accumulate", 3)
+SHELL = {"LOCAL_RANK": "", "MASTER_PORT": "no port"}  # RANK, WORLD_SIZE and MASTER_ADDR stand, and no launcher's own
 FOREVER = 100000000
 
 
@@ -182,8 +183,8 @@ def launched(p, ranks, *options, limit="20", **more):
     port = 20000 + os.getpid() % 12000
     processes = []
     for rank in ranks:
-        env = dict(os.environ, RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                   **{"LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True", **more})  # fmt: skip
+        env = dict(os.environ, RANK=str(rank), MASTER_ADDR="127.0.0.1",
+                   **{"MASTER_PORT": str(port), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True", **more})  # fmt: skip
         processes.append(subprocess.Popen(p.command(p.cuda, "--steps", 2, "--join-timeout", limit, *options), stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT, text=True, env=env))  # fmt: skip
     return [ending(process) for process in processes]
@@ -196,6 +197,30 @@ def torchrun(p):
     require(a == 1 and "missing: 1" in said, f"{a}:\n{said}")
     ((a, said),) = launched(p, (0,), WORLD_SIZE="3")
     require(a == 1 and "torchrun started 3 processes" in said and "for 2 ranks" in said, f"{a}:\n{said}")
+
+
+def left_in_the_shell(p):
+    """--local-ranks wins over a launcher's variables that are still exported, and not over a launcher."""
+    (((a, said),), ((b, refused),)) = (launched(p, (0,), "--local-ranks", 2, **{**SHELL, **more}) for more in ({}, {"LOCAL_RANK": "0"}))
+    require(a == 0 and "step 2/2" in said, f"{a}:\n{said}")
+    require(b == 1 and "does not go with torchrun" in refused and "unset LOCAL_RANK" in refused, f"{b}:\n{refused}")
+
+
+def counts_memory(p):
+    """What is planned stands beside what the driver counts before and after; more than was reserved is told, more than was offered refused."""
+    said = {}
+    for beside, status in ((0, 0), (300 << 20, 0), (1 << 40, 1)):
+        command = ["env", f"PRETEND_BESIDE={beside}", *p.ranks("--steps", 1)]
+        _, said[beside] = p.tools.call(*command, expect=status)
+    line = r"memory   planned ([\d.]+) (\w+) a rank \(states .*, arena .*\), measured ([\d.]+) (\w+)\n"
+    planned, unit, measured, same = re.search(line, said[0]).groups()
+    require(unit == same == "MiB" and 0 <= float(measured) - float(planned) < 0.1, said[0])
+    require("were planned" not in said[0], said[0])
+    found = re.search(line, said[300 << 20]).groups()
+    require(found[:2] == (planned, "MiB") and found[3] == "MiB", said[300 << 20])
+    require(abs(float(found[2]) - float(planned) - 300) < 1, said[300 << 20])
+    require(re.search(r"takes \d+ MiB, \d+ were planned: beside the plan 30[01] MiB, where 0 were reserved; \"reserved\": \"30[01] MiB\"", said[300 << 20]), said[300 << 20])
+    require("before the first step, more than the" in said[1 << 40], said[1 << 40])
 
 
 def nodes(p):
@@ -299,6 +324,8 @@ def main():
     cases.run("processes: rank 0 dies", dies, p, 0)
     cases.run("processes: rank 1 dies", dies, p, 1)
     cases.run("processes: torchrun's environment", torchrun, p)
+    cases.run("processes: memory, planned and counted", counts_memory, p)
+    cases.run("processes: environment left in the shell", left_in_the_shell, p)
     three = Programs(tools, "three-", ("--ranks", 3, "--batch", 1, "--reduce", "parts"))
     cases.run("processes: three nodes of one rank", nodes, three)
     cases.run("processes: mistakes", mistakes, p)

@@ -2,13 +2,17 @@
  * call is over when it returns. */
 #include <cuda_runtime_api.h>
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/pretend/pretend.h"
 
+enum { DEVICE_GIB = 16 };
+
 static bool capturing;
+static uint64_t taken; /* bytes of the device */
 
 bool pretend_capturing(void)
 {
@@ -53,32 +57,53 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device)
     return cudaSuccess;
 }
 
+void pretend_take(uint64_t bytes)
+{
+    __atomic_fetch_add(&taken, bytes, __ATOMIC_RELAXED);
+}
+
+void *pretend_alloc(uint64_t bytes)
+{
+    void *memory = malloc(bytes);
+    pretend_take(malloc_usable_size(memory));
+    return memory;
+}
+
+void pretend_free(void *memory)
+{
+    __atomic_fetch_sub(&taken, malloc_usable_size(memory), __ATOMIC_RELAXED);
+    free(memory);
+}
+
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-    *memory = malloc(bytes);
+    *memory = pretend_alloc(bytes);
     return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFree(void *memory)
 {
-    free(memory);
+    pretend_free(memory);
     return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned int flags)
 {
     (void)flags;
-    return cudaMalloc(memory, bytes);
+    *memory = malloc(bytes);
+    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    return cudaFree(memory);
+    free(memory);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
 {
-    *left = *all = (size_t)1 << 34;
+    *all = (size_t)DEVICE_GIB << 30;
+    *left = *all - __atomic_load_n(&taken, __ATOMIC_RELAXED);
     return cudaSuccess;
 }
 

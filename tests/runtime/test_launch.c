@@ -22,6 +22,7 @@ static const char *const NAMES[] = {"RANK",
                                     "MASTER_ADDR",
                                     "MASTER_PORT",
                                     "TORCHELASTIC_USE_AGENT_STORE",
+                                    "TORCHELASTIC_RUN_ID",
                                     "OMPI_COMM_WORLD_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
                                     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -110,6 +111,34 @@ static void launchers(int *failures)
     refused(failures, "PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=2", NULL, "MASTER_ADDR");
     refused(failures, "RANK=0 WORLD_SIZE=4", "host", "not HOST:PORT");
     refused(failures, "RANK=0 WORLD_SIZE=4", "host:0", "not HOST:PORT");
+    only("");
+}
+
+static void shown(int *failures, const char *settings, const char *launcher, const char *by)
+{
+    const char *variable = "", *found;
+    only(settings);
+    found = fg_place_launcher(&variable);
+    CHECK_STR(found ? found : "", launcher);
+    if (*launcher)
+        CHECK_STR(variable, by);
+}
+
+/* What a launcher alone sets, and what stands in a shell. */
+static void started_or_left(int *failures)
+{
+    shown(failures, "", "", "");
+    shown(failures, "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=100", "", "");
+    shown(failures, "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", "torchrun", "LOCAL_RANK");
+    shown(failures, "RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=7", "torchrun", "TORCHELASTIC_RUN_ID");
+    shown(failures, "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0", "", "");
+    shown(failures, "RANK=0 WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "mpirun",
+          "OMPI_COMM_WORLD_RANK");
+    shown(failures, "PMI_RANK=0 PMI_SIZE=2", "mpirun", "PMI_RANK");
+    shown(failures, "SLURM_PROCID=0 SLURM_NTASKS=8", "", "");
+    shown(failures, "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0", "srun", "SLURM_STEP_ID");
+    /* A shell that srun started: one task of an allocation for eight. */
+    shown(failures, "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0", "", "");
     only("");
 }
 
@@ -339,6 +368,6 @@ static void alone(int *failures)
     fg_world_leave(NULL);
 }
 
-UNIT_MAIN({"launchers", launchers}, {"meeting", meeting}, {"stopping", stopping},
-          {"failing", failing}, {"dying", dying}, {"hanging", hanging},
+UNIT_MAIN({"launchers", launchers}, {"started or left", started_or_left}, {"meeting", meeting},
+          {"stopping", stopping}, {"failing", failing}, {"dying", dying}, {"hanging", hanging},
           {"starting wrong", starting_wrong}, {"few files", few_files}, {"alone", alone})

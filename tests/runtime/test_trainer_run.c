@@ -413,6 +413,17 @@ static void errors(int *failures)
     CHECK(says(&run, "did you mean '--steps'?"));
     CHECK(go(&run, &bigram.program, "--local-ranks 3") == 2);
     CHECK(says(&run, "compiled for 2"));
+    /* All ranks are in this process: what stands in a shell is left alone, a launcher is not. */
+    setenv("RANK", "0", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    CHECK(go(&run, &bigram.program, "--steps 1") == 0);
+    CHECK(go(&run, &bigram.program, "--steps 1 --local-ranks 2") == 0);
+    setenv("LOCAL_RANK", "0", 1);
+    CHECK(go(&run, &bigram.program, "--steps 1") == 1);
+    CHECK(says(&run, "torchrun started several processes") && says(&run, "unset LOCAL_RANK"));
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("LOCAL_RANK");
     CHECK(go(&run, &bigram.program, "--global-batch 5") == 2);
     CHECK(says(&run, "1 to 4 rows"));
     CHECK(go(&run, &bigram.program, "--weights @/none") == 1);

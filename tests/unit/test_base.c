@@ -143,6 +143,12 @@ static void sizes(int *failures)
         CHECK(!fg_parse_bytes(bad[i], &bytes));
         CHECK_EQ_U64(bytes, 5);
     }
+    int64_t n = 0;
+    CHECK(fg_parse_integer("-9223372036854775808", &n) && n == INT64_MIN);
+    CHECK(fg_parse_integer("+12", &n) && n == 12);
+    const char *const no_integers[] = {"", "x", "1x", "1.0", "9223372036854775808"};
+    for (size_t i = 0; i < sizeof no_integers / sizeof *no_integers; i++)
+        CHECK(!fg_parse_integer(no_integers[i], &n));
     int64_t out;
     CHECK(!fg_mul_i64(INT64_MAX, 2, &out));
     CHECK(fg_add_i64(INT64_MAX, -1, &out) && out == INT64_MAX - 1);

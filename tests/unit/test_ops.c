@@ -403,7 +403,51 @@ static void attention_costs_count_the_pairs_seen(int *failures)
     }
 }
 
-UNIT_MAIN({"rows_are_complete", rows_are_complete},
+/* ---- names and figures ---- */
+static void op_table_is_whole(int *failures)
+{
+    for (uint32_t i = 0; i < FG_N_OPS; i++) {
+        const FgOpInfo *op = fg_op_info((FgOp)i);
+        FgOp back = FG_N_OPS;
+        CHECK(fg_op_parse(op->name, &back) && (uint32_t)back == i);
+        CHECK(op->infer && op->cost && op->levels && *op->doc);
+        CHECK((op->grad == NULL) != (op->no_grad == NULL));
+        CHECK((op->call == NULL) == (op->call_args == NULL));
+        CHECK(!(op->levels & FG_OPL_LOW) || op->call || (op->flags & FG_OPF_VIEW) ||
+              i == FG_OP_grad || i == FG_OP_hold);
+    }
+    uint32_t min, max, results;
+    fg_op_arity(FG_OP_linear, &min, &max, &results);
+    CHECK(min == 2 && max == 4 && results == 1);
+    CHECK(fg_op_plus(FG_OP_linear) == 3 && fg_op_plus(FG_OP_add) == FG_NO_ID);
+    fg_op_arity(FG_OP_adamw, &min, &max, &results);
+    CHECK(min == 2 && max == 2 && results == 5);
+    fg_op_arity(FG_OP_release, &min, &max, &results);
+    CHECK(min == 1 && max == 1 && results == 0);
+    FgOp op;
+    CHECK(!fg_op_parse("lineer", &op));
+}
+
+static void types_have_names_and_sizes(int *failures)
+{
+    for (int i = 0; i < FG_N_DTYPES; i++) {
+        FgDtype back = FG_N_DTYPES;
+        CHECK(fg_dtype_parse(fg_dtype_name((FgDtype)i), &back) && (int)back == i);
+    }
+    FgDtype d;
+    CHECK(fg_dtype_parse("bfloat16", &d) && d == FG_BF16);
+    CHECK(fg_dtype_parse("fp32", &d) && d == FG_F32);
+    CHECK(!fg_dtype_parse("float3", &d) && !fg_dtype_parse("", &d) && !fg_dtype_parse(" ", &d));
+    const int64_t dims[] = {2, 3, 4};
+    FgType t = {FG_BF16, 3, dims}, scalar = {FG_F64, 0, NULL};
+    CHECK_EQ_U64(fg_type_bytes(&t), 48);
+    CHECK(fg_type_rows(&t) == 6 && fg_type_cols(&t) == 4);
+    CHECK(fg_type_bytes(&scalar) == 8 && fg_type_rows(&scalar) == 1 && fg_type_cols(&scalar) == 1);
+}
+
+UNIT_MAIN({"op_table_is_whole", op_table_is_whole},
+          {"types_have_names_and_sizes", types_have_names_and_sizes},
+          {"rows_are_complete", rows_are_complete},
           {"every_op_that_infers_has_a_case", every_op_that_infers_has_a_case},
           {"types_are_inferred", types_are_inferred},
           {"bad_shapes_are_refused", bad_shapes_are_refused},

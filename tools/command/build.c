@@ -3,8 +3,6 @@
  * ../lib/foregather beside the command (a build tree and an installation look alike), then the
  * folder fixed at build time. The compiler is CC, or the one that built the command, or cc; for the
  * cuda target it is nvcc, from NVCC, PATH, its usual place, or where it was at build time. */
-#define _XOPEN_SOURCE 700 /* realpath */
-
 #include "tools/command/build.h"
 
 #include "base/file.h"
@@ -12,7 +10,6 @@
 #include "base/str.h"
 #include "base/vec.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,17 +272,8 @@ static bool rename_source(FgArena *arena, const char *folder, uint32_t i, const 
     char *text;
     size_t len;
     const char *copy = fg_arena_printf(arena, "%s/custom-%u.cu", folder, i);
-    char *whole = realpath(*source, NULL);
-    char *slash = whole ? strrchr(whole, '/') : NULL;
-    if (slash)
-        slash[slash == whole] = 0;
-    bool ok = whole && symlink(whole, beside) == 0;
-    free(whole);
-    if (!ok) {
-        *out_error = fg_arena_printf(arena, "%s cannot be found: %s", *source, strerror(errno));
-        return false;
-    }
-    if (!fg_file_read(arena, *source, &text, &len, out_error) ||
+    if (!fg_file_link_folder(arena, *source, beside, out_error) ||
+        !fg_file_read(arena, *source, &text, &len, out_error) ||
         !fg_file_write(arena, copy, text, len, out_error))
         return false;
     *source = copy;

@@ -135,19 +135,6 @@ static FgExit write_target(FgSession *s, const Target *t, const char *text, doub
     return FG_EXIT_OK;
 }
 
-static FgExit write_report(FgSession *s, const FgCompiled *c, double cc_ms, double verify_ms)
-{
-    const char *path = s->flags->values[FG_FLAG_report], *error;
-    FgBuf text;
-    if (!path)
-        return FG_EXIT_OK;
-    fg_buf_init(&text, s->arena);
-    fg_report_json(s, c, cc_ms, verify_ms, &text);
-    if (!fg_file_write(s->arena, path, fg_buf_text(&text), text.len, &error))
-        return fg_session_fail(s, error);
-    return FG_EXIT_OK;
-}
-
 /* Reads the emitted text back and proves that it is the plan; *out_said is for the summary. What
  * is not proved is a bug of ours, and nothing is written. */
 static FgExit verify(FgSession *s, const FgCompiled *c, const char *text, double *out_ms,
@@ -235,7 +222,7 @@ FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out
     options.offer = true;
     code = fg_session_compile(&s, &options, &compiled);
     if (code == FG_EXIT_DOES_NOT_FIT) {
-        FgExit reported = write_report(&s, &compiled, 0, 0);
+        FgExit reported = fg_report_write(&s, &compiled, 0, 0);
         if (reported != FG_EXIT_OK)
             return reported;
         fg_print_refusal(&s, &compiled);
@@ -247,7 +234,7 @@ FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out
     if (code == FG_EXIT_OK)
         code = write_target(&s, &target, text, &cc_ms);
     if (code == FG_EXIT_OK)
-        code = write_report(&s, &compiled, cc_ms, verify_ms);
+        code = fg_report_write(&s, &compiled, cc_ms, verify_ms);
     if (code != FG_EXIT_OK)
         return code;
     FgWrote wrote = {target.output, run_text(arena, &target, compiled.module->ranks), said,

@@ -45,7 +45,14 @@ static FgExit compare_schedules(FgSession *s, FgComparison *c)
 {
     FgCompiled compiled = {0};
     FgCompileOptions options = fg_session_options(s);
-    FgExit code = fg_session_compile(s, &options, &compiled);
+    FgCompileOptions reported = options;
+    reported.offer = s->flags->values[FG_FLAG_report];
+    FgExit code = fg_session_compile(s, &reported, &compiled);
+    if (code == FG_EXIT_OK || code == FG_EXIT_DOES_NOT_FIT) {
+        FgExit wrote = fg_report_write(s, &compiled, 0, 0);
+        if (wrote != FG_EXIT_OK)
+            return wrote;
+    }
     if (code == FG_EXIT_DOES_NOT_FIT)
         fg_print_refusal(s, &compiled);
     if (code != FG_EXIT_OK)
@@ -106,7 +113,8 @@ static FgExit compare_dumps(FgSession *s, FgArena *arena, const FgFlags *flags, 
 static FgExit check_dump_flags(FgArena *arena, const FgFlags *flags)
 {
     for (uint32_t i = 0; i < FG_N_FLAGS; i++) {
-        bool meant = i == FG_FLAG_machine || i == FG_FLAG_format || i == FG_FLAG_exit_code;
+        bool meant = i == FG_FLAG_machine || i == FG_FLAG_format || i == FG_FLAG_exit_code ||
+                     i == FG_FLAG_output;
         if (flags->values[i] && !meant)
             return fg_usage_error(
                 flags->verb, "%s is for models; of two dumps only --machine changes the figures",
@@ -133,14 +141,16 @@ FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags)
 {
     FgSession s;
     FgComparison c = {.budget = UINT64_MAX};
-    FgExit code;
-    if (flags->files.len == 2) {
-        code = check_dump_flags(arena, flags);
-        if (code == FG_EXIT_OK)
-            code = compare_dumps(&s, arena, flags, &c);
-    } else if (flags->files.len > 2) {
-        code = fg_usage_error(flags->verb, "diff takes one model or two dumps");
-    } else {
+    const char *path = flags->values[FG_FLAG_output], *error;
+    bool dumps = flags->files.len == 2;
+    if (flags->files.len > 2)
+        return fg_usage_error(flags->verb, "diff takes one model or two dumps");
+    FgExit code = dumps ? check_dump_flags(arena, flags) : FG_EXIT_OK;
+    if (code == FG_EXIT_OK)
+        code = fg_check_text_outputs(arena, flags, path);
+    if (code == FG_EXIT_OK && dumps)
+        code = compare_dumps(&s, arena, flags, &c);
+    else if (code == FG_EXIT_OK) {
         code = fg_session_open(&s, arena, flags);
         if (code == FG_EXIT_OK)
             code = compare_schedules(&s, &c);
@@ -154,7 +164,8 @@ FgExit fg_cmd_diff(FgArena *arena, const FgFlags *flags)
         fg_comparison_text(arena, &c, &text);
     else
         fg_comparison_json(arena, &c, &text);
+    if (!fg_file_write(arena, path ? path : "-", fg_buf_text(&text), text.len, &error))
+        return fg_session_fail(&s, error);
     fg_session_flush(&s);
-    fputs(fg_buf_text(&text), stdout);
     return flags->values[FG_FLAG_exit_code] && c.differs ? FG_EXIT_INPUT : FG_EXIT_OK;
 }

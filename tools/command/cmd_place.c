@@ -4,17 +4,17 @@
 #include "tools/command/place.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define ROUNDS 24
 #define DEFAULT_EFFORT 1000 /* thousands of steps */
 
-static FgExit bad_table(FgArena *arena, FgDiags *diags)
+static void say(FgArena *arena, FgDiags *diags)
 {
     FgBuf text;
     fg_buf_init(&text, arena);
     fg_diags_render(diags, &text);
     fputs(fg_buf_text(&text), stderr);
-    return FG_EXIT_INPUT;
 }
 
 static FgExit no_placement(const FgPackResult *result, int64_t capacity)
@@ -29,12 +29,28 @@ static FgExit no_placement(const FgPackResult *result, int64_t capacity)
     return FG_EXIT_DOES_NOT_FIT;
 }
 
+/* A line without one of its fields. */
+static void print_line(FgPlaceText line, uint32_t without)
+{
+    const char *end = line.at + line.len, *before = "";
+    for (uint32_t field = 0; line.at <= end; field++) {
+        const char *comma = memchr(line.at, ',', (size_t)(end - line.at));
+        size_t len = (size_t)((comma ? comma : end) - line.at);
+        if (field != without) {
+            fputs(before, stdout);
+            fwrite(line.at, 1, len, stdout);
+            before = ",";
+        }
+        line.at += len + 1;
+    }
+}
+
 static void print_table(const FgPlaceTable *table)
 {
-    fwrite(table->header.at, 1, table->header.len, stdout);
+    print_line(table->header, table->unprinted);
     fputs(",offset\n", stdout);
     for (uint32_t i = 0; i < table->problem.n; i++) {
-        fwrite(table->rows.data[i].at, 1, table->rows.data[i].len, stdout);
+        print_line(table->rows.data[i], table->unprinted);
         printf(",%" PRId64 "\n", table->problem.items[i].offset);
     }
 }
@@ -59,8 +75,9 @@ FgExit fg_cmd_place(FgArena *arena, const FgFlags *flags)
         fg_diag(diags, FG_NOWHERE, FG_D_IO, "%s", error);
     else
         fg_place_parse(arena, diags, name, text, len, &table);
+    say(arena, diags);
     if (fg_diags_errors(diags) > 0)
-        return bad_table(arena, diags);
+        return FG_EXIT_INPUT;
     FgPackEffort effort = {ROUNDS, 0, (int64_t)capacity};
     effort.steps = 1000 * (uint64_t)fg_flags_count(flags, FG_FLAG_effort, DEFAULT_EFFORT);
     FgPackResult result = fg_pack(arena, &table.problem, &effort);

@@ -5,9 +5,7 @@
 #include "tools/command/build.h"
 #include "tools/command/session.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 static FgExit fail(const char *text)
 {
@@ -18,13 +16,10 @@ static FgExit fail(const char *text)
 /* Returns only when it cannot be started. */
 static FgExit become(FgArena *arena, FgStrVec *argv)
 {
-    char **words = fg_arena_alloc(arena, (argv->len + 1) * sizeof *words);
-    for (uint32_t i = 0; i < argv->len; i++)
-        words[i] = fg_arena_strdup(arena, argv->data[i]);
-    words[argv->len] = NULL;
-    fflush(NULL);
-    execv(words[0], words);
-    return fail(fg_arena_printf(arena, "%s cannot be started: %s", words[0], strerror(errno)));
+    const char *error;
+    fg_vec_push(arena, argv, NULL);
+    fg_become(arena, argv->data, &error);
+    return fail(error);
 }
 
 static void push_flag(FgArena *arena, FgStrVec *argv, const FgFlags *flags, FgFlagId id)

@@ -28,9 +28,10 @@ typedef enum FgVerb {
     FG_VERB_FRONTIER = 64,
     FG_VERB_EXPLAIN = 128,
     FG_VERB_PROBE = 256,
+    /* Those that take every flag of compile: a program's mean nothing to dump and diff. */
+    FG_VERBS_COMPILE = FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF,
     /* Flags of a plan; the frontier is that of the compiled schedule alone. */
-    FG_VERBS_SCHEDULE =
-        FG_VERB_COMPILE | FG_VERB_DUMP | FG_VERB_DIFF | FG_VERB_EXPLAIN | FG_VERB_PROBE,
+    FG_VERBS_SCHEDULE = FG_VERBS_COMPILE | FG_VERB_EXPLAIN | FG_VERB_PROBE,
     FG_VERBS_PLAN = FG_VERBS_SCHEDULE | FG_VERB_FRONTIER
 } FgVerb;
 

@@ -6,7 +6,6 @@
 #include "ir/ir.h"
 #include "tools/command/command.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -52,6 +51,7 @@ const char *fg_verb_name(FgVerb verb)
         return "explain";
     case FG_VERB_PROBE:
         return "probe";
+    case FG_VERBS_COMPILE:
     case FG_VERBS_SCHEDULE:
     case FG_VERBS_PLAN:
     default:
@@ -119,10 +119,8 @@ static int find_choice(const char *choices, const char *word)
 
 static bool is_count(const char *text)
 {
-    char *end;
-    errno = 0;
-    long long n = strtoll(text, &end, 10);
-    return *end == 0 && end != text && errno == 0 && n >= 1 && n <= INT32_MAX;
+    int64_t n;
+    return fg_parse_integer(text, &n) && n >= 1 && n <= INT32_MAX;
 }
 
 /* A number of elements, 5e7 as well as 50000000. */
@@ -143,12 +141,8 @@ static bool is_limit(const char *text)
 static bool is_dim(const char *text)
 {
     const char *equals = strchr(text, '=');
-    char *end;
-    errno = 0;
-    if (!equals || equals == text || !equals[1])
-        return false;
-    long long n = strtoll(equals + 1, &end, 10);
-    return *end == 0 && errno == 0 && n >= 1;
+    int64_t n;
+    return equals && equals != text && fg_parse_integer(equals + 1, &n) && n >= 1;
 }
 
 bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto)

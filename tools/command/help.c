@@ -26,13 +26,22 @@ static const Page pages[] = {
      "standard output. Passes of --after, in their order (fg-opt --list-passes says what they "
      "do):\n"
      "  " FG_PIPELINE_GRAPH ",\n"
-     "  " FG_PIPELINE_LOWER "\n",
+     "  " FG_PIPELINE_PLANNED "\n"
+     "Takes every flag of compile. --emit, --save-temps, --no-verify and --arch are of the "
+     "program\n"
+     "that is emitted: they are checked as there, and change nothing here. --report is of the "
+     "whole plan\n"
+     "at any stage.\n",
      "  foregather dump examples/mlp.json --stage graph\n"
      "  foregather dump examples/mlp.json --after shard -o sharded.fg\n"},
     {FG_VERB_DIFF, "diff MODEL [flags]  |  diff A.fg B.fg",
      "Compares the ZeRO-3 schedule with the compiled one, or two dumps: figures side by side, "
      "then\n"
-     "what moved, how far, and what is kept or gathered again.\n",
+     "what moved, how far, and what is kept or gathered again.\n"
+     "Takes every flag of compile. --emit, --save-temps, --no-verify and --arch are of the "
+     "program\n"
+     "that is emitted: they are checked as there, and change nothing here. --report is of the\n"
+     "compiled schedule.\n",
      "  foregather diff examples/tiny-llama.json --ranks 2 --memory 64MiB\n"
      "  foregather diff before.fg after.fg --exit-code\n"},
     {FG_VERB_TOKENS, "tokens --bytes FILE... -o DATA.bin",

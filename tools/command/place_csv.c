@@ -20,6 +20,7 @@ typedef enum Column {
     COL_ALIGNMENT,
     COL_HINT,
     COL_GAPS,
+    COL_OFFSET, /* of an earlier placement: not used, and not printed again */
     N_COLUMNS
 } Column;
 
@@ -27,13 +28,13 @@ static const struct {
     const char *name;
     Column column;
 } names[] = {
-    {"id", COL_ID},       {"buffer", COL_ID},   {"buffer_id", COL_ID},        {"lower", COL_LOWER},
-    {"begin", COL_LOWER}, {"start", COL_LOWER}, {"upper", COL_UPPER},         {"end", COL_UPPER},
-    {"size", COL_SIZE},   {"hint", COL_HINT},   {"alignment", COL_ALIGNMENT}, {"gaps", COL_GAPS},
+    {"id", COL_ID},         {"buffer", COL_ID},           {"buffer_id", COL_ID},
+    {"lower", COL_LOWER},   {"begin", COL_LOWER},         {"start", COL_LOWER},
+    {"upper", COL_UPPER},   {"end", COL_UPPER},           {"size", COL_SIZE},
+    {"hint", COL_HINT},     {"alignment", COL_ALIGNMENT}, {"gaps", COL_GAPS},
+    {"offset", COL_OFFSET},
 };
 #define N_NAMES (sizeof names / sizeof *names)
-
-#define NO_FIELD UINT32_MAX
 
 typedef FG_VEC(FgPlaceText) Fields;
 
@@ -43,7 +44,7 @@ typedef struct Reader {
     FgPlaceTable *out;
     uint32_t source, line;
     const char *line_at;
-    uint32_t field_of[N_COLUMNS]; /* index into a row's fields, or NO_FIELD */
+    uint32_t field_of[N_COLUMNS]; /* index into a row's fields, or FG_PLACE_NO_FIELD */
     uint32_t n_columns;
     bool inclusive; /* column `end`: times at which the item is still there */
     FgMap ids;
@@ -83,18 +84,17 @@ static bool is_word(FgPlaceText field, const char *word)
     return field.len == strlen(word) && memcmp(field.at, word, field.len) == 0;
 }
 
-static bool unknown_column(Reader *r, FgPlaceText field)
+/* Other tools' columns are left alone; a slip in a name of ours is told apart by its likeness. */
+static void note_column(Reader *r, FgPlaceText field)
 {
-    if (is_word(field, "offset"))
-        fg_diag(r->diags, loc_of(r, field), FG_D_UNKNOWN_KEY,
-                "column 'offset': these items are placed already; take the column away to place "
-                "them again");
-    else
-        fg_diag(r->diags, loc_of(r, field), FG_D_UNKNOWN_KEY,
-                "unknown column '%s'; there are id, lower, upper (or end), size, alignment, hint "
-                "and gaps",
-                shown(r, field));
-    return false;
+    const char *known[N_NAMES];
+    for (size_t i = 0; i < N_NAMES; i++)
+        known[i] = names[i].name;
+    const char *near =
+        fg_closest(fg_arena_strndup(r->arena, field.at, field.len), known, (uint32_t)N_NAMES);
+    fg_diag(r->diags, loc_of(r, field), FG_D_UNREAD_COLUMN,
+            "column '%s' is kept and not used%s%s%s", shown(r, field),
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static bool read_column(Reader *r, FgPlaceText field, uint32_t index)
@@ -102,7 +102,7 @@ static bool read_column(Reader *r, FgPlaceText field, uint32_t index)
     for (size_t i = 0; i < N_NAMES; i++) {
         if (!is_word(field, names[i].name))
             continue;
-        if (r->field_of[names[i].column] != NO_FIELD) {
+        if (r->field_of[names[i].column] != FG_PLACE_NO_FIELD) {
             fg_diag(r->diags, loc_of(r, field), FG_D_DUPLICATE_KEY,
                     "column '%s' says again what an earlier column says; keep one of them",
                     names[i].name);
@@ -112,7 +112,8 @@ static bool read_column(Reader *r, FgPlaceText field, uint32_t index)
         r->inclusive |= is_word(field, "end");
         return true;
     }
-    return unknown_column(r, field);
+    note_column(r, field);
+    return true;
 }
 
 static bool read_header(Reader *r, FgPlaceText line)
@@ -121,12 +122,12 @@ static bool read_header(Reader *r, FgPlaceText line)
     Fields fields = {0};
     bool ok = true;
     for (uint32_t i = 0; i < N_COLUMNS; i++)
-        r->field_of[i] = NO_FIELD;
+        r->field_of[i] = FG_PLACE_NO_FIELD;
     split_fields(r, line, ',', &fields);
     for (uint32_t i = 0; i < fields.len; i++)
         ok &= read_column(r, fields.data[i], i);
     for (uint32_t i = 0; ok && i <= COL_SIZE; i++) {
-        if (r->field_of[i] != NO_FIELD)
+        if (r->field_of[i] != FG_PLACE_NO_FIELD)
             continue;
         fg_diag(r->diags, loc_of(r, line), FG_D_MISSING_KEY,
                 "no column '%s'; the first line names the columns, such as id,lower,upper,size",
@@ -134,6 +135,7 @@ static bool read_header(Reader *r, FgPlaceText line)
         ok = false;
     }
     r->n_columns = fields.len;
+    r->out->unprinted = r->field_of[COL_OFFSET];
     r->out->header = line;
     return ok;
 }
@@ -229,7 +231,7 @@ static bool read_spans(Reader *r, const Fields *row, FgPackSpan life)
 {
     Fields gaps = {0};
     FgPlaceText field = {0};
-    if (r->field_of[COL_GAPS] != NO_FIELD) {
+    if (r->field_of[COL_GAPS] != FG_PLACE_NO_FIELD) {
         field = row->data[r->field_of[COL_GAPS]];
         split_fields(r, field, ' ', &gaps);
     }
@@ -304,9 +306,9 @@ static bool read_row(Reader *r, FgPlaceText line)
     ok &= read_number(r, field[of[COL_LOWER]], "a time", EARLIEST, &life.from);
     ok &= read_number(r, field[of[COL_UPPER]], "a time", EARLIEST, &life.to);
     ok &= read_number(r, field[of[COL_SIZE]], "a size", 1, &item.bytes);
-    if (of[COL_ALIGNMENT] != NO_FIELD)
+    if (of[COL_ALIGNMENT] != FG_PLACE_NO_FIELD)
         ok &= read_number(r, field[of[COL_ALIGNMENT]], "an alignment", 1, &item.align);
-    if (of[COL_HINT] != NO_FIELD)
+    if (of[COL_HINT] != FG_PLACE_NO_FIELD)
         ok &= read_number(r, field[of[COL_HINT]], "a hint", -1, &hint);
     if (!ok)
         return false;
@@ -330,6 +332,10 @@ bool fg_place_parse(FgArena *arena, FgDiags *diags, const char *name, const char
 {
     *out = (FgPlaceTable){0};
     Reader r = {.arena = arena, .diags = diags, .out = out};
+    if (len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* a byte order mark, as of UTF-8 */
+        text += 3;
+        len -= 3;
+    }
     r.source = fg_diags_source(diags, name, text, len);
     fg_map_init(&r.ids, arena);
     bool header = false, ok = true;

@@ -1,4 +1,5 @@
 /* The figures of a compile as JSON. Keys are promised to users: tests name each of them. */
+#include "base/file.h"
 #include "passes/lower.h"
 #include "tools/command/explain.h"
 
@@ -44,8 +45,8 @@ static void put_profile(const FgSession *session, const FgCompiled *c, FgBuf *ou
     fg_profile_json(session->arena, &running, out);
 }
 
-void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms, double verify_ms,
-                    FgBuf *out)
+static void put_report(const FgSession *session, const FgCompiled *c, double cc_ms,
+                       double verify_ms, FgBuf *out)
 {
     FgArena *arena = session->arena;
     const FgLedger *ledger = &c->ledger;
@@ -92,4 +93,17 @@ void fg_report_json(const FgSession *session, const FgCompiled *c, double cc_ms,
     put_profile(session, c, out);
     put_times(out, c);
     fg_buf_printf(out, "  \"verify_ms\": %.3f,\n  \"cc_ms\": %.3f\n}\n", verify_ms, cc_ms);
+}
+
+FgExit fg_report_write(FgSession *session, const FgCompiled *c, double cc_ms, double verify_ms)
+{
+    const char *path = session->flags->values[FG_FLAG_report], *error;
+    FgBuf text;
+    if (!path)
+        return FG_EXIT_OK;
+    fg_buf_init(&text, session->arena);
+    put_report(session, c, cc_ms, verify_ms, &text);
+    if (!fg_file_write(session->arena, path, fg_buf_text(&text), text.len, &error))
+        return fg_session_fail(session, error);
+    return FG_EXIT_OK;
 }

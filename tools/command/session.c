@@ -117,6 +117,13 @@ FgExit fg_check_outputs(FgArena *arena, const FgFlags *flags, const FgOutput *ou
     return FG_EXIT_OK;
 }
 
+FgExit fg_check_text_outputs(FgArena *arena, const FgFlags *flags, const char *path)
+{
+    const char *report = flags->values[FG_FLAG_report];
+    FgOutput outputs[] = {{path ? path : "-", false}, {report, false}};
+    return fg_check_outputs(arena, flags, outputs, report ? 2 : 1);
+}
+
 /* A dump where a model is wanted: told in one sentence, not by what its JSON lacks. */
 static bool is_dump(FgArena *arena, const char *path)
 {

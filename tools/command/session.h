@@ -63,7 +63,12 @@ void fg_print_summary(FgSession *session, const FgCompiled *compiled, const FgWr
 void fg_print_refusal(FgSession *session, const FgCompiled *compiled);
 
 /* ---- report.c ---- */
-void fg_report_json(const FgSession *session, const FgCompiled *compiled, double cc_ms,
-                    double verify_ms, FgBuf *out);
+/* Writes the figures where --report says, if it was given: also of what does not fit. A verb that
+ * builds or proves nothing has 0 for their times. */
+FgExit fg_report_write(FgSession *session, const FgCompiled *compiled, double cc_ms,
+                       double verify_ms);
+/* For a verb that prints `path` (NULL: on standard output): what it and --report would write can
+ * be written. */
+FgExit fg_check_text_outputs(FgArena *arena, const FgFlags *flags, const char *path);
 
 #endif

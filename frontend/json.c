@@ -95,8 +95,7 @@ const FgJson *fg_json_parse(FgJsonCx *cx, const char *name, const char *text, si
     FgJsonTokens tokens = {0};
     if (!fg_json_scan(cx, file, text, len, &tokens))
         return NULL;
-    /* What the scanner leaves to Jansson: UTF-8, surrogates, NUL in strings, the range of numbers.
-     */
+    /* What the scanner leaves to Jansson: UTF-8, surrogates, the range of numbers. */
     json_error_t error;
     json_t *tree = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!tree) {

@@ -76,7 +76,12 @@ static bool scan_escape(Scan *scan)
         if (scan->p >= scan->end || !isxdigit((unsigned char)*scan->p))
             return wrong(scan, "four hexadecimal digits after \\u");
     }
-    return true;
+    if (memcmp(scan->p - 4, "0000", 4) != 0)
+        return true;
+    scan->p -= 6;
+    fg_json_report(scan->cx, here(scan), FG_D_JSON_SYNTAX,
+                   "\\u0000 has no place in a name or text");
+    return false;
 }
 
 /* From the opening quote to behind the closing one. */

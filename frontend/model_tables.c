@@ -1,6 +1,6 @@
 /* Inputs and parameters: their rows in the module, and the names that stand for them. */
 #include "frontend/model_internal.h"
-
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -67,6 +67,47 @@ static void add_input(ModelCx *cx, const FgJson *item)
     fg_model_define(cx, cx->root, def);
 }
 
+/* Rows of a micro-step, which the trained program deals to the ranks; 0 without a dimension. */
+static int64_t rows_of(const FgInput *input)
+{
+    return input->type->rank ? input->type->dims[0] : 0;
+}
+
+/* The input that says how many rows a micro-step has: the tokens or labels, else one that begins
+ * with the dim `batch`, else the first. */
+static const FgInput *row_input(const ModelCx *cx)
+{
+    const FgModule *m = cx->module;
+    uint32_t index;
+    bool named =
+        fg_map_get(&cx->dim_index, "batch", &index) && cx->dims.data[index].state == DIM_DONE;
+    for (uint32_t i = 0; i < m->inputs.len; i++)
+        if (m->inputs.data[i].role != FG_INPUT_OTHER)
+            return &m->inputs.data[i];
+    for (uint32_t i = 0; named && i < m->inputs.len; i++)
+        if (rows_of(&m->inputs.data[i]) == cx->dims.data[index].value)
+            return &m->inputs.data[i];
+    return m->inputs.len ? &m->inputs.data[0] : NULL;
+}
+
+static void check_rows(ModelCx *cx)
+{
+    const FgInput *first = row_input(cx);
+    for (uint32_t i = 0; i < cx->module->inputs.len; i++) {
+        const FgInput *input = &cx->module->inputs.data[i];
+        if (rows_of(input) == rows_of(first) ||
+            !fg_json_report(cx->json, input->loc, FG_D_BAD_VALUE,
+                            "input '%s' does not begin with the %" PRId64
+                            " rows of a micro-step, as '%s' does",
+                            input->name, rows_of(first), first->name))
+            continue;
+        fg_diag_note(cx->json->diags, first->loc, "'%s' is here", first->name);
+        fg_diag_note(cx->json->diags, FG_NOWHERE,
+                     "rows are dealt to the ranks; what is the same for all of them is a "
+                     "parameter with \"trainable\": false");
+    }
+}
+
 void fg_model_inputs(ModelCx *cx, const FgJson *root)
 {
     const FgJson *inputs = fg_json_need(cx->json, root, "inputs", FG_JSON_IS_OBJECT);
@@ -83,6 +124,7 @@ void fg_model_inputs(ModelCx *cx, const FgJson *root)
                 fg_diag_note(cx->json->diags, cx->module->inputs.data[k].loc, "the first is here");
         }
     }
+    check_rows(cx);
 }
 
 /* ---- parameters ---- */

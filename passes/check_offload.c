@@ -86,6 +86,13 @@ static bool is_dirty(const FgCheckWalk *walk, uint32_t buffer, uint32_t *out_ind
     return false;
 }
 
+static void mark_dirty(FgCheckWalk *walk, uint32_t buffer)
+{
+    uint32_t index;
+    if (!is_dirty(walk, buffer, &index))
+        fg_vec_push(walk->check->arena, &walk->dirty, buffer);
+}
+
 void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node)
 {
     uint32_t from = node->operands[0], to = node->results[0], index;
@@ -147,8 +154,10 @@ void fg_check_first_copy(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(walk->check, node, R_FIRST,
                       "it makes %s from what is not the same part of the bucket's master",
                       fg_check_text(walk, to));
-    else if (!writes)
+    else if (!writes) {
         walk->origin[to] = (FgCheckOrigin){bucket->shard, at / wide * narrow, 0};
+        mark_dirty(walk, to);
+    }
 }
 
 void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node)
@@ -163,7 +172,11 @@ void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(walk->check, node, R_COPY,
                       "it stashes %s into %s, where it did not come from",
                       fg_check_text(walk, from), fg_check_text(walk, to));
-    if (is_dirty(walk, from, &index))
+    else if (!is_dirty(walk, from, &index))
+        fg_check_fail(walk->check, node, R_COPY,
+                      "it stashes %s, which is no newer than what lies in %s",
+                      fg_check_text(walk, from), fg_check_text(walk, to));
+    else
         walk->dirty.data[index] = walk->dirty.data[--walk->dirty.len];
 }
 
@@ -211,9 +224,8 @@ static void check_part_states(FgCheckWalk *walk, const FgTraceNode *node,
                           "its result %u is not elements %llu..%llu of the state of bucket %s", i,
                           (unsigned long long)node->first, (unsigned long long)(node->first + n),
                           bucket->name);
-        else if (id != FG_NO_ID && !fg_check_buffer(walk, walk->check->root[id])->state &&
-                 !fg_check_skipped(walk, node))
-            fg_vec_push(walk->check->arena, &walk->dirty, id);
+        else if (id != FG_NO_ID && !fg_check_buffer(walk, walk->check->root[id])->state)
+            mark_dirty(walk, id);
     }
 }
 

@@ -133,7 +133,8 @@ typedef struct FgRbState { /* a range that lives from step to step, named by a t
 } FgRbState;
 
 typedef struct FgRbNode {
-    const char *name, *op;
+    const char *name, *op, *file; /* file "": of no place in a model */
+    uint64_t line, col;
 } FgRbNode;
 
 /* A row of the table of operands of custom functions. */

@@ -101,6 +101,22 @@ static bool same_waits(const Cx *cx, const FgTraceNode *a, const FgTraceNode *b)
     return true;
 }
 
+/* The place in the model that messages and profiles name. A plan that was read from text may have
+ * no place for a node, and then that of the text. */
+static bool same_place(const Cx *cx, const FgTraceNode *a, FgLoc loc)
+{
+    uint64_t row = fg_rb_arg(cx->schedule->calls.data[a->id], "node", UINT64_MAX);
+    if (row >= cx->tables->nodes.len)
+        return false;
+    const FgRbNode *node = &cx->tables->nodes.data[row];
+    if (!*node->file && !node->line && !node->col)
+        return !loc.file || loc.file == cx->module->text_source;
+    const char *path = loc.file ? fg_diags_source_name(cx->module->diags, loc.file) : "";
+    const char *slash = strrchr(path, '/');
+    return !strcmp(node->file, slash ? slash + 1 : path) && node->line == loc.line &&
+           node->col == loc.col;
+}
+
 static bool compare_node(Cx *cx, const FgTraceNode *a, const FgTraceNode *b)
 {
     const char *planned = fg_arena_printf(cx->arena, "the plan has #%u %s%s%s%s here", b->id, b->op,
@@ -117,6 +133,8 @@ static bool compare_node(Cx *cx, const FgTraceNode *a, const FgTraceNode *b)
     if (a->pending != b->pending || a->updates != b->updates ||
         (a->bucket != FG_NO_ID && a->bucket != b->bucket))
         return DIFFER(cx, a->loc, "it adds or belongs elsewhere; %s", planned);
+    if (!same_place(cx, a, b->loc))
+        return DIFFER(cx, a->loc, "it names another place in the model; %s", planned);
     const char *wrong = fg_rb_compare_args(cx->arena, cx->source, cx->tables, cx->module, b->id,
                                            cx->schedule->calls.data[a->id]);
     return !wrong || DIFFER(cx, a->loc, "%s; %s", wrong, planned);

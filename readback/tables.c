@@ -141,7 +141,9 @@ static void read_nodes(Cx *cx)
     const FgRbTable *nodes = table_of(cx, "nodes", "FgRtNode", "n_nodes");
     for (uint32_t i = 0; nodes && i < nodes->n_rows; i++)
         fg_vec_push(cx->arena, &cx->out->nodes,
-                    ((FgRbNode){text(cx, nodes, i, "name"), text(cx, nodes, i, "op")}));
+                    ((FgRbNode){text(cx, nodes, i, "name"), text(cx, nodes, i, "op"),
+                                text(cx, nodes, i, "file"), whole(cx, nodes, i, "line"),
+                                whole(cx, nodes, i, "col")}));
 }
 
 /* ---- parameters ---- */

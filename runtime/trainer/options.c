@@ -233,6 +233,8 @@ static bool consistent(FgOptions *options, FgFail *fail)
 {
     if (!scale_options(options, fail))
         return false;
+    if (options->tune && !fg_rt_kind()->process_a_rank)
+        return fg_fail(fail, "--tune is for cuda programs: on the host there is nothing to choose");
     if (options->tune && (options->data || options->inputs || options->save || options->resume ||
                           options->dump_grads || options->profile || options->log))
         return fg_fail(fail, "--tune stops before the first step: it takes no data and writes "
@@ -252,6 +254,9 @@ static bool consistent(FgOptions *options, FgFail *fail)
         return fg_fail(fail, "--print-every must be at least 1");
     if (options->save_every && !options->save)
         return fg_fail(fail, "--save-every needs --save DIR");
+    if (*options->weights_prefix && !options->weights && !options->dump_grads)
+        return fg_fail(fail, "--weights-prefix is of the names in --weights FILE and --dump-grads "
+                             "FILE; give one of them");
     if (options->weights && options->resume)
         return fg_fail(fail, "--weights and --resume exclude each other");
     if (options->dump_grads && (options->save || options->resume))
@@ -302,8 +307,6 @@ bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail
                        "this program computes in %s and does not scale its loss; --loss-scale is "
                        "for those compiled with --precision fp16",
                        program->precision);
-    if (options->tune && !fg_rt_kind()->process_a_rank)
-        return fg_fail(fail, "--tune is for cuda programs: on the host there is nothing to choose");
     if (options->global_batch == FG_NOT_GIVEN)
         return true;
     if (options->global_batch == 0 || options->global_batch > rows)
@@ -313,6 +316,22 @@ bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail
                        (unsigned long long)options->global_batch, (unsigned long long)rows,
                        program->batch, program->ranks);
     return true;
+}
+
+char *fg_options_idle(const FgOptions *options)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } rows[] = {{options->rendezvous != NULL, "--rendezvous"},
+                {options->no_graph, "--no-graph"},
+                {strcmp(options->attention, "builtin") == 0, "--attention"},
+                {options->gemm_cache != NULL, "--gemm-cache"}};
+    FgFail list = {0};
+    for (size_t i = 0; !fg_rt_kind()->process_a_rank && i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given)
+            fg_fail_add(&list, "%s%s", list.text ? ", " : "", rows[i].name);
+    return list.text;
 }
 
 void fg_options_help(FILE *stream, const FgRtProgram *program, const char *name)

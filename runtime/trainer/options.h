@@ -35,6 +35,9 @@ typedef struct FgOptions {
 bool fg_options_parse(FgOptions *out_options, int argc, char *const *argv, FgFail *fail);
 /* Checks against what the program was compiled for. False: a usage error. */
 bool fg_options_fit(const FgOptions *options, const FgRtProgram *program, FgFail *fail);
+/* The options that were given and that a program of this runtime has no use for, "--no-graph,
+ * --gemm-cache"; NULL: none. The caller frees. */
+char *fg_options_idle(const FgOptions *options);
 void fg_options_help(FILE *stream, const FgRtProgram *program, const char *name);
 
 #endif

@@ -215,8 +215,12 @@ static bool read_header(FgSafetensors *file, FgFail *fail)
                        file->path);
     file->header = json_loadb((const char *)file->map.data + 8, (size_t)length,
                               JSON_REJECT_DUPLICATES, &error);
-    if (!file->header)
-        return fg_fail(fail, "%s: header: %s (byte %d)", file->path, error.text, error.position);
+    if (!file->header) {
+        enum json_error_code code = json_error_code(&error);
+        bool nul = code == json_error_null_character || code == json_error_null_byte_in_key;
+        return fg_fail(fail, "%s: header: %s (byte %d)", file->path,
+                       nul ? "\\u0000 has no place in a name or text" : error.text, error.position);
+    }
     return read_entries(file, 8 + length, fail) && ranges_ok(file, 8 + length, fail);
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/trainer/start.h"
 
 #include "runtime/launch/spawn.h"
+#include "runtime/trainer/apart.h"
 
 #include <string.h>
 
@@ -67,7 +68,7 @@ FgWorld *fg_start(const FgRtProgram *program, const FgOptions *options, char *co
     FgWorldOptions how = {program->fingerprint, (uint32_t)options->join_s, END_S};
     FgPlace place;
     char error[1024] = "";
-    if (!fg_options_fit(options, program, fail)) {
+    if (!fg_options_fit(options, program, fail) || !fg_files_apart(options, fail)) {
         *out_status = 2;
         return NULL;
     }

@@ -207,6 +207,10 @@ static bool open_run(Run *run, FgFail *fail)
         !open_outputs(run, fail) || !fg_feed_open(&run->feed, run->program, options, fail))
         return false;
     options->global_batch = run->feed.rows;
+    char *idle = fg_options_idle(options);
+    if (idle)
+        fg_report_line(&run->report, "note: %s: no effect in a program for the host", idle);
+    free(idle);
     if (!fg_loop_open(&run->loop, run->program, run->world, &rt, fail))
         return false;
     const char *warning = fg_rt_group_warning(run->loop.group);

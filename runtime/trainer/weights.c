@@ -182,6 +182,43 @@ static bool tensor_fits(const FgStore *store, const FgRtParam *param, const FgTe
     return false;
 }
 
+static bool same_values(const FgTensor *a, const FgTensor *b)
+{
+    if (a->dtype == b->dtype)
+        return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
+    float *x = fg_new(CHUNK, sizeof *x), *y = fg_new(CHUNK, sizeof *y);
+    bool same = true;
+    for (uint64_t first = 0; same && first < a->elements; first += CHUNK) {
+        uint64_t left = a->elements - first, count = left < CHUNK ? left : CHUNK;
+        fg_tensor_floats(a, first, count, x);
+        fg_tensor_floats(b, first, count, y);
+        same = memcmp(x, y, count * sizeof *x) == 0;
+    }
+    free(x);
+    free(y);
+    return same;
+}
+
+/* The file's tensors under the parameter's other names, which must hold what `tensor` does; how
+ * many there are. */
+static uint32_t check_tied(const FgStore *store, const FgSafetensors *file, const char *prefix,
+                           const FgRtParam *param, const FgTensor *tensor, FgFail *fail)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < param->n_tied; k++) {
+        const FgTensor *other = find_as(file, prefix, store->program->tied[param->tied_first + k]);
+        if (!other || other == tensor)
+            continue;
+        n++;
+        if (tensor_fits(store, param, other, fail) && !same_values(tensor, other))
+            fg_fail_add(fail,
+                        "\n  differ: %s and %s, two names of one tied parameter; leave one out, or "
+                        "compile a model that does not tie them",
+                        tensor->name, other->name);
+    }
+    return n;
+}
+
 /* What lies here of it: nothing else of the file is read. */
 static void copy_tensor(const FgStore *store, uint32_t param, FgPart part, const FgTensor *tensor,
                         float *values)
@@ -193,21 +230,24 @@ static void copy_tensor(const FgStore *store, uint32_t param, FgPart part, const
     }
 }
 
-/* Every parameter's tensor, or a full report and NULL. The caller frees. */
+/* Every parameter's tensor, or a full report and NULL. The caller frees. *out_known: tensors of the
+ * file that belong to these parameters. */
 static const FgTensor **match(const FgStore *store, const FgSafetensors *file, const char *prefix,
-                              bool trained_only, FgFail *fail)
+                              bool trained_only, uint32_t *out_known, FgFail *fail)
 {
     const FgRtProgram *program = store->program;
     const FgTensor **tensors = fg_new(program->n_params, sizeof *tensors);
     FgFail report = {0};
+    *out_known = 0;
     for (uint32_t i = 0; i < program->n_params; i++) {
         if (trained_only && !fg_store_is_trained(store, i))
             continue;
         tensors[i] = find_param(store, file, prefix, &program->params[i]);
         if (!tensors[i])
             report_missing(file, prefix, program->params[i].name, &report);
-        else
-            tensor_fits(store, &program->params[i], tensors[i], &report);
+        else if (tensor_fits(store, &program->params[i], tensors[i], &report))
+            *out_known +=
+                1 + check_tied(store, file, prefix, &program->params[i], tensors[i], &report);
     }
     if (!report.text)
         return tensors;
@@ -219,18 +259,15 @@ static const FgTensor **match(const FgStore *store, const FgSafetensors *file, c
 }
 
 static bool load(const FgStore *store, const FgSafetensors *file, const char *prefix, FgPart part,
-                 uint32_t *out_taken, FgFail *fail)
+                 uint32_t *out_known, FgFail *fail)
 {
-    const FgTensor **tensors = match(store, file, prefix, part != FG_PART_WEIGHT, fail);
+    const FgTensor **tensors = match(store, file, prefix, part != FG_PART_WEIGHT, out_known, fail);
     if (!tensors)
         return false;
     float *values = fg_new(CHUNK, sizeof *values);
-    *out_taken = 0;
     for (uint32_t i = 0; i < store->program->n_params; i++)
-        if (tensors[i]) {
+        if (tensors[i])
             copy_tensor(store, i, part, tensors[i], values);
-            ++*out_taken;
-        }
     free(values);
     free(tensors);
     return true;
@@ -239,17 +276,17 @@ static bool load(const FgStore *store, const FgSafetensors *file, const char *pr
 bool fg_weights_load(const FgStore *store, const FgSafetensors *file, const char *prefix,
                      uint32_t *out_extra, FgFail *fail)
 {
-    uint32_t taken;
-    if (!load(store, file, prefix, FG_PART_WEIGHT, &taken, fail))
+    uint32_t known;
+    if (!load(store, file, prefix, FG_PART_WEIGHT, &known, fail))
         return false;
     uint32_t held = fg_safetensors_count(file);
-    *out_extra = held > taken ? held - taken : 0;
+    *out_extra = held > known ? held - known : 0;
     return true;
 }
 
 bool fg_weights_load_part(const FgStore *store, const FgSafetensors *file, FgPart part,
                           FgFail *fail)
 {
-    uint32_t taken;
-    return load(store, file, "", part, &taken, fail);
+    uint32_t known;
+    return load(store, file, "", part, &known, fail);
 }

@@ -11,6 +11,17 @@ void drop_fetch(const Cx *cx)
     try_each(cx, "fetch", false);
 }
 
+/* The second copy changes nothing. */
+void double_stash(const Cx *cx)
+{
+    try_each(cx, "stash", true);
+}
+
+void double_fetch(const Cx *cx)
+{
+    try_each(cx, "fetch", true);
+}
+
 /* The nearest line of the body that writes (or reads) the range of the argument of line `i`. */
 static uint32_t nearest(const Cx *cx, uint32_t i, int step, const char *arg, bool writes)
 {

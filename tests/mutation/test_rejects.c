@@ -109,6 +109,9 @@ static const Edit edits[] = {
     {"{\"labels\", 1,", "{\"labels\", 2,", "input labels is not as in the plan", true},
     {"{\"layers.0\", FG_RT_BF16", "{\"layers.9\", FG_RT_BF16",
      "bucket layers.9 is not as in the plan", true},
+    {"\"mlp.json\", ", "\"mlp.json\", 1", "it names another place in the model", true},
+    {"\"mlp.json\", ", "\"mlp.json\", -32 + ", "it names another place in the model", true},
+    {"\"mlp.json\", ", "\"mlq.json\", ", "it names another place in the model", true},
     {".accumulate = 1", ".accumulate = 1, .batch = 1", "the compiler says: initializer", true},
 };
 

@@ -2,6 +2,8 @@
 #include "runtime/trainer/options.h"
 #include "tests/unit/unit.h"
 
+#include <stdlib.h>
+
 static bool parse(FgOptions *options, FgFail *fail, const char *line)
 {
     char text[512];
@@ -76,6 +78,9 @@ static void usage_errors(int *failures)
     refuse(failures, "--data x --weights y --resume z", "exclude each other");
     refuse(failures, "--data x --save-every 2", "needs --save");
     refuse(failures, "--data x --dump-grads g --save d", "stops after one step");
+    refuse(failures, "--data x --weights-prefix p.", "of the names in --weights FILE");
+    refuse(failures, "--tune --data x", "for cuda programs"); /* this is the host's runtime */
+    refuse(failures, "--tune", "for cuda programs");
 }
 
 static void fits_the_program(int *failures)
@@ -96,6 +101,20 @@ static void fits_the_program(int *failures)
     CHECK(parse(&o, &fail, "--data x --local-ranks 0"));
     CHECK(!fg_options_fit(&o, &program, &fail));
     fg_fail_clear(&fail);
+}
+
+/* What the host's runtime has no use for. */
+static void idle_options(int *failures)
+{
+    FgOptions o;
+    FgFail fail = {0};
+    CHECK(parse(&o, &fail, "--data x --attention library --deterministic --poison"));
+    CHECK(!fg_options_idle(&o));
+    CHECK(parse(&o, &fail,
+                "--data x --no-graph --rendezvous foo --gemm-cache x --attention builtin"));
+    char *idle = fg_options_idle(&o);
+    CHECK(idle && strcmp(idle, "--rendezvous, --no-graph, --attention, --gemm-cache") == 0);
+    free(idle);
 }
 
 /* The rates of a run of torch's: 200 steps, 20 of warm-up, cosine from 3e-3 to 3e-4. */
@@ -129,5 +148,5 @@ static void other_shapes(int *failures)
 }
 
 UNIT_MAIN({"defaults", defaults}, {"values", values}, {"usage errors", usage_errors},
-          {"fits the program", fits_the_program}, {"cosine", cosine},
-          {"other shapes", other_shapes})
+          {"fits the program", fits_the_program}, {"idle options", idle_options},
+          {"cosine", cosine}, {"other shapes", other_shapes})

@@ -454,6 +454,55 @@ static void bad_places(int *failures)
     run_free(&run);
 }
 
+/* A run writes over nothing that it reads, nor twice into one file, whatever the names. */
+static void files_stay_apart(int *failures)
+{
+    static const struct {
+        const char *line, *says;
+    } ROWS[] = {
+        {"--dump-grads @/tokens.bin", "--dump-grads @/tokens.bin would be written over --data"},
+        {"--profile @/./tokens.bin", "would be written over --data"},
+        {"--log @/soft", "would be written over --data"},
+        {"--log @/hard", "would be written over --data"},
+        {"--weights @/w --dump-grads @/w", "would be written over --weights"},
+        {"--log @/new --dump-grads @/new", "--log and --dump-grads would both write"},
+        {"--log @/new --profile @/./new", "--log and --profile would both write"},
+        {"--log @/dangling --profile @/nowhere", "--log and --profile would both write"},
+        {"--save @/new/ --profile @/new", "--profile and --save would both write"},
+        {"--dump-grads /proc/self/exe", "would be written over the program"},
+        {"--resume @/ck --save @/ck --log @/ck/step-000001/manifest.json",
+         "over a file of the checkpoint"},
+        {"--resume @/ck/step-000001 --profile @/ck/step-000001/exp_avg.safetensors",
+         "over a file of the checkpoint"},
+    };
+    Run run = run_new();
+    Bigram bigram;
+    size_t before, after;
+    bigram_make(&bigram, 2, 2, 1, 0, false);
+    char *soft = scratch_path(run.folder, "soft"), *hard = scratch_path(run.folder, "hard");
+    char *dangling = scratch_path(run.folder, "dangling"), *w = scratch_path(run.folder, "w");
+    CHECK(symlink("tokens.bin", soft) == 0 && link(run.tokens, hard) == 0);
+    CHECK(symlink("nowhere", dangling) == 0 && scratch_write(w, "weights", 7));
+    CHECK(go(&run, &bigram.program, "--steps 1 --save @/ck --log @/log --profile @/table") == 0);
+    char *was = scratch_read(run.tokens, &before);
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        CHECK(go(&run, &bigram.program, ROWS[i].line) == 2);
+        const char *part = strchr(ROWS[i].says, '@');
+        CHECK(says(&run, part ? part + 1 : ROWS[i].says) && !strstr(run.text, "step 1/"));
+    }
+    char *is = scratch_read(run.tokens, &after);
+    CHECK(before == after && memcmp(was, is, before) == 0);
+    CHECK(go(&run, &bigram.program, "--steps 2 --resume @/ck --save @/ck --log @/log") == 0);
+    CHECK(go(&run, &bigram.program, "--steps 2 --log /dev/null --profile /dev/null") == 0);
+    free(was);
+    free(is);
+    free(soft);
+    free(hard);
+    free(dangling);
+    free(w);
+    run_free(&run);
+}
+
 static void folders_of_other_runs(int *failures)
 {
     Run run = run_new();
@@ -528,6 +577,6 @@ UNIT_MAIN({"unclipped runs follow the reference", unclipped},
           {"resume is bitwise", resume_is_bitwise},
           {"resume on other ranks", resume_on_other_ranks}, {"damage is found", damage_is_found},
           {"counts are counts", counts_are_counts}, {"stops on a signal", stops_on_a_signal},
-          {"errors", errors}, {"bad places", bad_places},
+          {"errors", errors}, {"bad places", bad_places}, {"files stay apart", files_stay_apart},
           {"folders of other runs", folders_of_other_runs}, {"a failing call", a_failing_call},
           {"what it reports", what_it_reports})

@@ -41,6 +41,8 @@ static void refuse(int *failures, const char *header, size_t data_bytes, const c
 
 static void bad_entries(int *failures)
 {
+    refuse(failures, "{\"a\\u0000b\":{" F32_2 "\"data_offsets\":[0,8]}}", 8,
+           "header: \\u0000 has no place in a name or text (byte ");
     refuse(failures, "{\"a\":{" F32_2 "\"data_offsets\":[0,8]}}", 7, "outside the file's 7 bytes");
     refuse(failures, "{\"a\":{" F32_2 "\"data_offsets\":[0,8]}}", 9, "1 bytes after the last");
     refuse(failures, "{\"a\":{" F32_2 "\"data_offsets\":[0,7]}}", 7, "its shape needs 8");

@@ -128,24 +128,27 @@ typedef struct Entry {
     const char *name;
     FgStDtype dtype;
     int64_t rows, cols; /* cols 0: one dimension */
+    int first;          /* value */
 } Entry;
 
-/* Loads a file of these tensors with values 0, 1, 2...; the failure's text, NULL when it loads. */
+/* Loads a file of these tensors with values first, first + 1...; the failure's text, NULL when it
+ * loads. */
 static char *load(Fixture *f, const Entry *entries, uint32_t n, const char *prefix, uint32_t *extra)
 {
-    float f32[N];
-    uint16_t bf16[N];
+    float f32[N + 1];
+    uint16_t bf16[N + 1];
     int64_t dims[4][2];
     const void *sources[4];
     FgTensorOut tensors[4];
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N + 1; i++) {
         f32[i] = (float)i;
         bf16[i] = fg_f32_to_bf16((float)i);
     }
     for (uint32_t i = 0; i < n; i++) {
         dims[i][0] = entries[i].rows;
         dims[i][1] = entries[i].cols;
-        sources[i] = entries[i].dtype == FG_ST_BF16 ? (const void *)bf16 : f32;
+        sources[i] = entries[i].dtype == FG_ST_BF16 ? (const void *)(bf16 + entries[i].first)
+                                                    : f32 + entries[i].first;
         tensors[i] =
             (FgTensorOut){entries[i].name, entries[i].dtype, entries[i].cols ? 2 : 1, dims[i]};
     }
@@ -165,8 +168,8 @@ static char *load(Fixture *f, const Entry *entries, uint32_t n, const char *pref
 static void loading(int *failures)
 {
     const Entry plain[] = {
-        {"table", FG_ST_F32, 8, 8}, {"extra", FG_ST_F32, 3, 0}, {"more", FG_ST_F32, 2, 0}};
-    const Entry tied[] = {{"m.head", FG_ST_BF16, 8, 8}, {"m.extra", FG_ST_F32, 3, 0}};
+        {"table", FG_ST_F32, 8, 8, 0}, {"extra", FG_ST_F32, 3, 0, 0}, {"more", FG_ST_F32, 2, 0, 0}};
+    const Entry tied[] = {{"m.head", FG_ST_BF16, 8, 8, 0}, {"m.extra", FG_ST_F32, 3, 0, 0}};
     uint32_t extra = 0;
     float out[N];
     Fixture f;
@@ -186,8 +189,8 @@ static void loading(int *failures)
 
 static void loading_the_wrong_file(int *failures)
 {
-    const Entry prefixed[] = {{"model.table", FG_ST_F32, 8, 8}, {"extr", FG_ST_F32, 3, 0}};
-    const Entry shapes[] = {{"table", FG_ST_F32, 4, 8}, {"extra", FG_ST_I32, 3, 0}};
+    const Entry prefixed[] = {{"model.table", FG_ST_F32, 8, 8, 0}, {"extr", FG_ST_F32, 3, 0, 0}};
+    const Entry shapes[] = {{"table", FG_ST_F32, 4, 8, 0}, {"extra", FG_ST_I32, 3, 0, 0}};
     uint32_t extra;
     Fixture f;
     fixture_open(&f, 2, false);
@@ -203,7 +206,35 @@ static void loading_the_wrong_file(int *failures)
     fixture_close(&f);
 }
 
+/* A file may hold a tied parameter under both names, if they say the same. */
+static void both_tied_names(int *failures)
+{
+    Entry both[] = {
+        {"table", FG_ST_F32, 8, 8, 0}, {"extra", FG_ST_F32, 3, 0, 0}, {"head", FG_ST_F32, 8, 8, 0}};
+    uint32_t extra = 9;
+    Fixture f;
+    fixture_open(&f, 2, false);
+    CHECK(!load(&f, both, 3, "", &extra));
+    CHECK_EQ_U64(extra, 0);
+    both[2].dtype = FG_ST_BF16; /* which has all these values */
+    CHECK(!load(&f, both, 3, "", &extra));
+    both[2].first = 1;
+    char *text = load(&f, both, 3, "", &extra);
+    CHECK(text && strstr(text, "differ: table and head, two names of one tied parameter"));
+    free(text);
+    both[2].dtype = FG_ST_F32;
+    text = load(&f, both, 3, "", &extra);
+    CHECK(text && strstr(text, "differ: table and head, two names of one tied parameter"));
+    free(text);
+    both[2].rows = 7;
+    text = load(&f, both, 3, "", &extra);
+    CHECK(text && strstr(text, "wrong: head is F32 [7, 8], this model has [8, 8]"));
+    free(text);
+    fixture_close(&f);
+}
+
 UNIT_MAIN({"initial values do not depend on ranks", init_is_rank_free},
           {"distributions", distributions}, {"masters and copies", masters_and_copies},
           {"rounding", rounding}, {"loading", loading},
-          {"loading the wrong file", loading_the_wrong_file})
+          {"loading the wrong file", loading_the_wrong_file},
+          {"both names of a tied parameter", both_tied_names})

@@ -277,6 +277,17 @@ static void never_stashed(Broken *b)
             trace_drop(b, i);
 }
 
+static void stashed_twice(Broken *b)
+{
+    uint32_t copy = trace_first(b, FG_TRACE_ADAMW_PART)->results[1];
+    for (uint32_t i = 0; i < b->trace.nodes.len; i++)
+        if (b->trace.nodes.data[i].kind == FG_TRACE_STASH &&
+            b->trace.nodes.data[i].operands[0] == copy) {
+            trace_repeat(b, i, false);
+            return;
+        }
+}
+
 /* ---- a sharded vocabulary ---- */
 
 static void collected_too_large(Broken *b)
@@ -355,6 +366,7 @@ static const Fault copies_faults[] = {
     {"part of another gradient", part_of_another_gradient,
      "is another part of the gradient than it updates"},
     {"fetched though newer", fetched_though_newer, "is newer; stash that first"},
+    {"stashed twice", stashed_twice, "which is no newer than what lies in"},
     {"never stashed", never_stashed, "which an update has written"},
     {"fetched over an update", fetched_over_an_update, "whose update was not stashed"},
 };

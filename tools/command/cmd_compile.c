@@ -187,16 +187,29 @@ static const char *shell_word(FgArena *arena, const char *text)
     return fg_buf_text(&word);
 }
 
+/* Whether a token file feeds the model: it gives tokens and labels, and nothing else. */
+static bool takes_tokens(const FgModule *m)
+{
+    bool tokens = false;
+    for (uint32_t i = 0; i < m->inputs.len; i++) {
+        if (m->inputs.data[i].role == FG_INPUT_OTHER)
+            return false;
+        tokens = tokens || m->inputs.data[i].role == FG_INPUT_TOKENS;
+    }
+    return tokens;
+}
+
 /* How to run what was made: programs in the current folder need "./". */
-static const char *run_text(FgArena *arena, const Target *t, uint32_t ranks)
+static const char *run_text(FgArena *arena, const Target *t, const FgModule *m)
 {
     if (t->kind != KIND_EXE)
         return NULL;
     const char *start =
-        t->cuda && ranks > 1 ? fg_arena_printf(arena, " --local-ranks %u", ranks) : "";
+        t->cuda && m->ranks > 1 ? fg_arena_printf(arena, " --local-ranks %u", m->ranks) : "";
     const char *program =
         fg_arena_printf(arena, "%s%s", strchr(t->output, '/') ? "" : "./", t->output);
-    return fg_arena_printf(arena, "%s%s --data tokens.bin", shell_word(arena, program), start);
+    return fg_arena_printf(arena, "%s%s %s", shell_word(arena, program), start,
+                           takes_tokens(m) ? "--data tokens.bin" : "--inputs batch.safetensors");
 }
 
 FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out_program,
@@ -237,7 +250,7 @@ FgExit fg_compile_program(FgArena *arena, const FgFlags *flags, const char **out
         code = fg_report_write(&s, &compiled, cc_ms, verify_ms);
     if (code != FG_EXIT_OK)
         return code;
-    FgWrote wrote = {target.output, run_text(arena, &target, compiled.module->ranks), said,
+    FgWrote wrote = {target.output, run_text(arena, &target, compiled.module), said,
                      target.kind == KIND_EXE && !target.cuda};
     fg_session_flush(&s);
     fg_print_summary(&s, &compiled, &wrote, speaks_on_output(&s, &target) ? stdout : stderr);

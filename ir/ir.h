@@ -25,6 +25,13 @@
 /* Addresses from here on lie in the rank's pinned host memory: a second space, with offsets of its
  * own. FG_RT_HOST of the runtime (the compiler includes nothing of that; a test compares). */
 #define FG_HOST_BASE ((uint64_t)1 << 62)
+/* Layout of states that the runtime reads and writes, as runtime/fg_rt.h has it (the compiler
+ * includes nothing of the runtime; a test compares): per-step scalars in two sets, the loss seed's
+ * slot, limbs of the exact norm, slots of the loss scaler. */
+#define FG_SCALARS 32
+#define FG_SEED_SLOT 0
+#define FG_NORM_LIMBS 24
+#define FG_SCALER 16
 
 typedef enum FgLevel { FG_LEVEL_GRAPH, FG_LEVEL_DIST, FG_LEVEL_SCHED } FgLevel;
 typedef enum FgPhase {

@@ -157,6 +157,7 @@ static void verify_node(FgVerifier *v, const FgNode *node)
         fit = verify_operand(v, node, node->operands[i]) && fit;
     for (uint32_t i = 0; i < node->n_results; i++)
         fit = verify_result(v, node, node->results[i]) && fit;
+    v->unfit = v->unfit || !fit;
     if (!fit)
         return;
     for (uint32_t i = 0; i < node->n_results; i++) {
@@ -167,6 +168,8 @@ static void verify_node(FgVerifier *v, const FgNode *node)
     fg_verify_node_types(v, node);
     if (v->m->level != FG_LEVEL_GRAPH) {
         fg_verify_node_bucket(v, node);
+        if (!v->unfit)
+            fg_verify_node_low_types(v, node);
         fg_verify_node_host(v, node);
     }
     if (v->m->level == FG_LEVEL_SCHED)

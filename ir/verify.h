@@ -1,5 +1,6 @@
 /* The verifier's own state, shared by its files: verify.c (functions and nodes), verify_node.c
- * (what a node alone must satisfy), verify_tables.c (parameters, inputs, buckets, states, plan). */
+ * (what a node alone must satisfy), verify_types.c (the same, of types below graph level),
+ * verify_tables.c (parameters, inputs, buckets, states, plan). */
 #ifndef FG_IR_VERIFY_H
 #define FG_IR_VERIFY_H
 
@@ -10,6 +11,7 @@ typedef struct FgVerifier {
     const FgModule *m;
     FgArena *scratch;
     bool ok;
+    bool unfit;        /* a node so far has operands or results that are not there */
     uint32_t *made_in; /* value id -> 1 + index of the function that makes it, as far as walked; 0:
                           not made */
     uint32_t *place;   /* node id -> 1 + its position in its function; 0: stands nowhere so far */
@@ -37,6 +39,8 @@ bool fg_verify_node_shape(FgVerifier *v, const FgNode *node);
 void fg_verify_node_types(FgVerifier *v, const FgNode *node);
 /* What ops on buckets read and write. */
 void fg_verify_node_bucket(FgVerifier *v, const FgNode *node);
+/* Types of what ops below graph level read and write; every node so far is fit. */
+void fg_verify_node_low_types(FgVerifier *v, const FgNode *node);
 /* Which ops may touch host memory. */
 void fg_verify_node_host(FgVerifier *v, const FgNode *node);
 /* A value's root, range and address. */

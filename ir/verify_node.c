@@ -242,10 +242,6 @@ void fg_verify_node_host(FgVerifier *v, const FgNode *node)
             fg_verify_fail_node(v, node, "%s lies in %s memory, which it does not write",
                                 fg_verify_value_text(v, node->results[i]),
                                 node->op == FG_OP_stash ? "device" : "host");
-    if ((node->op == FG_OP_stash || node->op == FG_OP_fetch) &&
-        fg_type_bytes(v->m->values.data[node->operands[0]].type) !=
-            fg_type_bytes(v->m->values.data[node->results[0]].type))
-        fg_verify_fail_node(v, node, "its two sides differ in size");
 }
 
 /* The gather of a shard that lies in host memory reads what was fetched of it. */

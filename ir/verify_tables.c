@@ -230,6 +230,32 @@ static void verify_carried(FgVerifier *v, const FgValue *x)
                        fg_verify_value_text(v, x->id));
 }
 
+/* States whose types are the runtime's, or an input's. */
+static void verify_state_type(FgVerifier *v, const FgValue *x)
+{
+    static const struct {
+        FgRole role;
+        FgDtype dtype;
+        uint32_t rank;
+        int64_t n;
+    } types[] = {{FG_ROLE_SCALARS, FG_F32, 1, FG_SCALARS},
+                 {FG_ROLE_NORM, FG_I64, 1, FG_NORM_LIMBS},
+                 {FG_ROLE_LOSS, FG_F64, 0, 1},
+                 {FG_ROLE_SCALER, FG_F64, 1, FG_SCALER}};
+    const FgModule *m = v->m;
+    bool fits = true;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        fits = fits && (types[i].role != x->role ||
+                        (x->type->dtype == types[i].dtype && x->type->rank == types[i].rank &&
+                         fg_type_elements(x->type) == types[i].n));
+    if (x->role == FG_ROLE_INPUT)
+        fits = x->index < m->inputs.len && m->inputs.data[x->index].type == x->type;
+    if (!fits)
+        fg_verify_fail(v, FG_NOWHERE, "%s is %s, which is no state '%s'",
+                       fg_verify_value_text(v, x->id), fg_verify_type_text(v, x->type),
+                       fg_role_name(x->role));
+}
+
 static void verify_states(FgVerifier *v)
 {
     for (uint32_t i = 0; i < v->m->values.len; i++) {
@@ -244,9 +270,36 @@ static void verify_states(FgVerifier *v)
                            fg_verify_value_text(v, i));
         if (is_carried(x))
             verify_carried(v, x);
+        else
+            verify_state_type(v, x);
         if (x->offset != FG_NO_OFFSET || !is_grad_shard(x))
             verify_address(v, FG_NOWHERE, x);
     }
+}
+
+/* What lies in a gradient buffer is the gradient of one of its bucket's parameters. */
+static void verify_slice(FgVerifier *v, const FgNode *node, const FgValue *x, const FgValue *root)
+{
+    const FgModule *m = v->m;
+    const FgNode *def = root->kind == FG_VALUE_RESULT && root->def < m->nodes.len
+                            ? &m->nodes.data[root->def]
+                            : NULL;
+    bool buffer = def ? def->op == FG_OP_grad_buffer : root->role == FG_ROLE_GRADIENTS;
+    uint32_t bucket = def ? def->bucket : root->index;
+    uint64_t size = fg_dtype_bytes(root->type->dtype);
+    if (!buffer || bucket >= m->buckets.len)
+        return;
+    const FgBucket *b = &m->buckets.data[bucket];
+    bool found = false;
+    for (uint32_t i = 0; i < b->n_params && !found; i++) {
+        const FgParam *p = b->params[i] < m->params.len ? &m->params.data[b->params[i]] : NULL;
+        found = p && p->bucket_offset * size == x->root_offset && p->type->rank == x->type->rank;
+        for (uint32_t k = 0; found && k < p->type->rank; k++)
+            found = p->type->dims[k] == x->type->dims[k];
+    }
+    if (!found)
+        fg_verify_fail_node(v, node, "%s in %s is the gradient of no parameter",
+                            fg_verify_value_text(v, x->id), fg_verify_value_text(v, root->id));
 }
 
 void fg_verify_value_place(FgVerifier *v, const FgNode *node, const FgValue *value)
@@ -274,6 +327,9 @@ void fg_verify_value_place(FgVerifier *v, const FgNode *node, const FgValue *val
                             name);
     if (value->root_offset > room || bytes > room - value->root_offset)
         fg_verify_fail_node(v, node, "%s lies outside its root %s", name, root_name);
+    if (value->type->dtype != root->type->dtype)
+        fg_verify_fail_node(v, node, "%s lies in %s, which is of another type", name, root_name);
+    verify_slice(v, node, value, root);
     if (root->kind == FG_VALUE_RESULT && v->made_in[root->id] != v->func + 1)
         fg_verify_fail_node(v, node, "%s, the root of %s, is not made before in this function",
                             root_name, name);

@@ -124,6 +124,7 @@ typedef struct FgCheckBucket {
     uint32_t named;      /* 1 + the set of rows that an update has left to do; 0: none */
     bool named_counts;   /* what it has done is counted in the norm */
     uint64_t parted;     /* elements of the slice that an update in parts has done */
+    bool pending;        /* ... and whether it is that of the step before */
 } FgCheckBucket;
 
 /* What a buffer was fetched from. */

@@ -245,6 +245,13 @@ bool fg_check_adamw_part(FgCheckWalk *walk, const FgTraceNode *node, const FgTra
                       "on",
                       bucket->name, (unsigned long long)node->first,
                       (unsigned long long)state->parted);
+    if (state->parted > 0 && node->pending != state->pending)
+        fg_check_fail(
+            check, node, R_PART,
+            "it updates a part of bucket %s with the scalars of another step than the part "
+            "before",
+            bucket->name);
+    state->pending = node->pending;
     if (n == 0 || n > slice - state->parted)
         fg_check_fail(check, node, R_PART, "it updates more than the slice of bucket %s",
                       bucket->name);

@@ -10,14 +10,6 @@
 /* Element alignment of parameters in a bucket; a bucket is padded to ranks times this. */
 #define FG_ALIGN_ELEMENTS 64
 
-/* Layout of states that the runtime reads and writes, as runtime/fg_rt.h has it (the compiler
- * includes nothing of the runtime; a test compares): per-step scalars in two sets, the loss seed's
- * slot, limbs of the exact norm, slots of the loss scaler. */
-#define FG_SCALARS 32
-#define FG_SEED_SLOT 0
-#define FG_NORM_LIMBS 24
-#define FG_SCALER 16
-
 static inline bool fg_op_has(FgOp op, FgOpFlag flag)
 {
     return (fg_op_info(op)->flags & (uint32_t)flag) != 0;

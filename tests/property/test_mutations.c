@@ -5,6 +5,7 @@
 
 #include "frontend/model.h"
 #include "ir/op_table.h"
+#include "ir/text.h"
 #include "passes/compile.h"
 #include "passes/liveness.h"
 #include "random_model.h"
@@ -17,6 +18,7 @@ typedef struct Case {
     FgModule *module;
     uint64_t seed;
     uint32_t mutants;
+    uint32_t types, every; /* changes of types, of which every n-th is tried */
     int *failures;
 } Case;
 
@@ -50,7 +52,7 @@ static FgMachine some_machine(FgArena *arena, uint32_t ranks)
 
 static bool begin(Case *c, uint64_t seed, int *failures)
 {
-    *c = (Case){fg_arena_new(), fg_arena_new(), NULL, seed, 0, failures};
+    *c = (Case){fg_arena_new(), fg_arena_new(), NULL, seed, 0, 0, 1, failures};
     Random random = {seed};
     FgDiags *diags = fg_diags_new(c->arena);
     FgNumerics numerics = {FG_F32,
@@ -64,11 +66,14 @@ static bool begin(Case *c, uint64_t seed, int *failures)
                            seed % 3 == 1 ? FG_IN_WHOLE : FG_IN_SLICE};
     if (seed % 5 == 0)
         numerics.compute = numerics.wire = FG_F16;
+    if (seed % 5 == 2)
+        numerics.compute = numerics.wire = FG_BF16;
     FgMachine machine = some_machine(c->arena, 1 + random_below(&random, 3));
     FgModelOptions options = {.numerics = numerics};
     FgCompileOptions how = {.schedule = (FgSchedule)(seed % 3),
                             .recompute = (FgRecompute)random_below(&random, FG_RECOMPUTE_AUTO + 1),
                             .memory_bytes = UINT64_MAX,
+                            .reduce = seed % 2 ? FG_REDUCE_PARTS : FG_REDUCE_AUTO,
                             .offload = seed % 4 == 3 ? 1 + (uint32_t)(seed / 4) % 7 : 0};
     machine.host_node_bytes = (uint64_t)1 << 30;
     machine.stash = machine.fetch = machine.gather;
@@ -283,6 +288,152 @@ static void share_addresses(Case *c)
     }
 }
 
+/* ---- types: what a value says of its bytes ---- */
+
+/* The verifier and the checker both say yes. */
+static bool stands(Case *c)
+{
+    fg_arena_reset(c->scratch);
+    c->module->diags = fg_diags_new(c->scratch);
+    return fg_module_verify(c->module) && passes(c);
+}
+
+/* Scratch says nothing of its bytes, but how many they are; nor does a name that nobody reads. */
+static bool means_something(const FgModule *module, const FgValue *value)
+{
+    if (value->kind != FG_VALUE_RESULT ||
+        !(fg_op_info(module->nodes.data[value->def].op)->flags & FG_OPF_VIEW))
+        return value->role != FG_ROLE_WORKSPACE;
+    for (uint32_t i = 0; i < module->nodes.len; i++) {
+        const FgNode *node = &module->nodes.data[i];
+        for (uint32_t k = 0; k < node->n_operands; k++)
+            if (node->operands[k] == value->id)
+                return true;
+        for (uint32_t k = 0; k < node->n_results; k++)
+            if (node->results[k] == value->id && i != value->def)
+                return true;
+    }
+    return false;
+}
+
+static void try_type(Case *c, FgValue *value, FgDtype dtype, uint32_t rank, const int64_t *dims)
+{
+    if (c->types++ % c->every)
+        return;
+    const FgType *type = value->type;
+    value->type = fg_type(c->module, dtype, rank, dims);
+    c->mutants++;
+    if (value->type != type && stands(c)) {
+        FgBuf text;
+        fg_buf_init(&text, c->scratch);
+        fg_type_print(&text, type);
+        fg_buf_printf(&text, " -> ");
+        fg_type_print(&text, value->type);
+        const char *op = value->kind == FG_VALUE_RESULT
+                             ? fg_op_info(c->module->nodes.data[value->def].op)->name
+                             : fg_role_name(value->role);
+        printf("model %llu: passed although %%%s.%u of %s was %s\n", (unsigned long long)c->seed,
+               value->name, value->id, op, fg_buf_text(&text));
+        ++*c->failures;
+    }
+    value->type = type;
+}
+
+static bool stands_somewhere(const Case *c, const FgValue *value)
+{
+    if (value->kind != FG_VALUE_RESULT)
+        return value->kind == FG_VALUE_STATE;
+    for (uint32_t f = 0; f < c->module->funcs.len; f++)
+        for (uint32_t i = 0; i < c->module->funcs.data[f].order.len; i++)
+            if (c->module->funcs.data[f].order.data[i] == value->def)
+                return true;
+    return false;
+}
+
+static void change_types(Case *c)
+{
+    c->types = (uint32_t)c->seed;
+    c->every = c->module->values.len * 10 / KEPT + 1;
+    for (uint32_t i = 0; i < c->module->values.len; i++) {
+        FgValue *value = &c->module->values.data[i];
+        if (!stands_somewhere(c, value) || !means_something(c->module, value))
+            continue;
+        const FgType *type = value->type;
+        for (int dtype = 0; dtype < FG_N_DTYPES; dtype++)
+            if ((FgDtype)dtype != type->dtype)
+                try_type(c, value, (FgDtype)dtype, type->rank, type->dims);
+        for (uint32_t k = 0; k < type->rank; k++) {
+            int64_t *dims = FG_NEW_ARRAY(c->arena, int64_t, type->rank);
+            memcpy(dims, type->dims, type->rank * sizeof *dims);
+            dims[k]++;
+            try_type(c, value, type->dtype, type->rank, dims);
+            dims[k] -= 2;
+            if (dims[k] > 0)
+                try_type(c, value, type->dtype, type->rank, dims);
+            dims[k]++;
+            if (k + 2 == type->rank) { /* the others say only how many rows there are */
+                dims[k] = type->dims[k + 1], dims[k + 1] = type->dims[k];
+                try_type(c, value, type->dtype, type->rank, dims);
+            }
+        }
+        try_type(c, value, type->dtype, type->rank ? type->rank - 1 : 0, type->dims);
+    }
+}
+
+/* ---- attributes that say where and how much; the others are constants of the computation ---- */
+
+static void try_attr(Case *c, const FgNode *node, const FgAttrSpec *spec, FgAttr changed)
+{
+    uint32_t k = (uint32_t)(spec - fg_op_info(node->op)->attrs);
+    FgAttr was = node->attrs[k];
+    if (c->types++ % c->every)
+        return;
+    node->attrs[k] = changed;
+    c->mutants++;
+    if (stands(c)) {
+        printf("model %llu: passed although '%s' was another: #%u %s (%s)\n",
+               (unsigned long long)c->seed, spec->name, node->id, fg_op_info(node->op)->name,
+               node->name);
+        ++*c->failures;
+    }
+    node->attrs[k] = was;
+}
+
+static void change_attr(Case *c, const FgNode *node, const FgAttrSpec *spec, FgAttr was)
+{
+    FgAttr changed = was;
+    changed.set = true;
+    for (int by = -1; by <= 1 && spec->kind == FG_ATTR_INT; by += 2) {
+        changed.i = was.i + by;
+        try_attr(c, node, spec, changed);
+    }
+    changed.i = !was.i;
+    if (spec->kind == FG_ATTR_BOOL)
+        try_attr(c, node, spec, changed);
+    static const char *const dtypes[] = {"f32", "bf16", "f16", "f64"};
+    for (int i = 0; i < 4 && spec->kind == FG_ATTR_WORD; i++) {
+        changed.word = dtypes[i];
+        if (strcmp(was.word, dtypes[i]))
+            try_attr(c, node, spec, changed);
+    }
+}
+
+static void change_attrs(Case *c)
+{
+    static const char *const places =
+        "first count vocab table hidden accumulate named adds pending grad_dtype";
+    c->types = (uint32_t)c->seed;
+    c->every = 5;
+    for (uint32_t f = 0; f < c->module->funcs.len; f++)
+        for (uint32_t i = 0; i < c->module->funcs.data[f].order.len; i++) {
+            const FgNode *node = &c->module->nodes.data[c->module->funcs.data[f].order.data[i]];
+            const FgOpInfo *info = fg_op_info(node->op);
+            for (uint32_t k = 0; k < info->n_attrs; k++)
+                if (fg_word_in(places, info->attrs[k].name) && is_needed(c->module, node))
+                    change_attr(c, node, &info->attrs[k], node->attrs[k]);
+        }
+}
+
 static void every_mutant_is_found(int *failures)
 {
     uint32_t mutants = 0;
@@ -294,6 +445,8 @@ static void every_mutant_is_found(int *failures)
             drop_nodes(&c);
             swap_neighbours(&c);
             share_addresses(&c);
+            change_types(&c);
+            change_attrs(&c);
             CHECK(passes(&c)); /* all was put back */
             mutants += c.mutants;
         }

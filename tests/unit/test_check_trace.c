@@ -223,6 +223,11 @@ static void part_too_large(Broken *b)
     trace_buffer(b, trace_first(b, FG_TRACE_ADAMW_PART)->operands[0])->bytes *= 8;
 }
 
+static void part_of_another_step(Broken *b)
+{
+    trace_first(b, FG_TRACE_ADAMW_PART)->pending ^= true;
+}
+
 static void part_of_another_gradient(Broken *b)
 {
     trace_buffer(b, trace_first(b, FG_TRACE_ADAMW_PART)->operands[0])->at += 64;
@@ -363,6 +368,7 @@ static const Fault copies_faults[] = {
     {"reads host memory", reads_host_memory, "which lies in host memory"},
     {"part further on", part_further_on, "the next are those from 0 on"},
     {"part too large", part_too_large, "it updates more than the slice of bucket"},
+    {"part of another step", part_of_another_step, "with the scalars of another step"},
     {"part of another gradient", part_of_another_gradient,
      "is another part of the gradient than it updates"},
     {"fetched though newer", fetched_though_newer, "is newer; stash that first"},

@@ -138,6 +138,12 @@ bool fg_file_is_device(const char *path)
     return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
+bool fg_file_is_folder(const char *path)
+{
+    struct stat status;
+    return !*name_of(path) || (stat(path, &status) == 0 && S_ISDIR(status.st_mode));
+}
+
 static bool refused(FgArena *arena, const char *path, const char *why, const char **out_error)
 {
     *out_error = fg_arena_printf(arena, "%s: %s", path, why);

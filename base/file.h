@@ -25,6 +25,7 @@ const char *fg_file_target(FgArena *arena, const char *path);
  * same as nothing: writing there replaces nothing. */
 bool fg_file_same(FgArena *arena, const char *a, const char *b);
 bool fg_file_is_device(const char *path);
+bool fg_file_is_folder(const char *path); /* or is named as one, with a slash at its end */
 /* Whether a file can be written at `path`, which is left as it is; `plain`: neither "-" nor a
  * device will do. False with *out_error. */
 bool fg_file_writable(FgArena *arena, const char *path, bool plain, const char **out_error);

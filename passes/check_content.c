@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE, R_SPOILT };
+enum { R_EARLY = 20, R_UNWRITTEN, R_OVERWRITTEN, R_RELEASED, R_RUN, R_STALE, R_SPOILT, R_MIXED };
 
 FgTraceKind fg_check_maker(const FgCheckWalk *walk, uint32_t value)
 {
@@ -66,6 +66,30 @@ static bool names(const FgCheckWalk *walk, uint32_t value, const FgCheckFact *fa
            fg_check_maker(walk, value) == FG_TRACE_GRAD_BUFFER;
 }
 
+/* A gathered copy has the weights as they are now, and those that all of the step has read: the
+ * backward of a node reads what its forward read. */
+static void read_weights(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value,
+                         const FgCheckFact *fact)
+{
+    uint32_t index = walk->trace->nodes.data[fact->writer].bucket;
+    if (index >= walk->trace->buckets.len)
+        return;
+    FgCheckBucket *bucket = &walk->buckets[index];
+    const char *text = fg_check_value_text(walk->check, value);
+    const char *name = walk->trace->buckets.data[index].name;
+    if (fact->version != bucket->version)
+        fg_check_fail(walk->check, node, R_STALE,
+                      "it reads stale weights: %s was gathered before the update of bucket %s; "
+                      "gather it after that",
+                      text, name);
+    else if (bucket->read && bucket->read - 1 != fact->version)
+        fg_check_fail(walk->check, node, R_MIXED,
+                      "it reads %s after the update of bucket %s, but this step has read the "
+                      "weights as they were before; update them after the last read",
+                      text, name);
+    bucket->read = fact->version + 1;
+}
+
 static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value,
                        const FgCheckFact *fact)
 {
@@ -87,13 +111,7 @@ static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t valu
                       "it reads %s after its reduction, which may have spoilt it",
                       fg_check_value_text(check, value));
     } else if (maker == FG_TRACE_GATHER) {
-        uint32_t bucket = walk->trace->nodes.data[fact->writer].bucket;
-        if (bucket < walk->trace->buckets.len && fact->version != walk->buckets[bucket].version)
-            fg_check_fail(check, node, R_STALE,
-                          "it reads stale weights: %s was gathered before the update of bucket %s; "
-                          "gather it after that",
-                          fg_check_value_text(check, value),
-                          walk->trace->buckets.data[bucket].name);
+        read_weights(walk, node, value, fact);
     } else if (!fg_check_buffer(walk, root)->state && fact->run != walk->run &&
                !fg_check_adds_up(walk, root, fact)) {
         fg_check_fail(

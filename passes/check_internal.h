@@ -114,6 +114,7 @@ typedef struct FgCheckFact {
 
 typedef struct FgCheckBucket {
     uint32_t version;    /* updates so far */
+    uint32_t read;       /* 1 + the version that this period reads gathered copies of; 0: none */
     uint32_t reductions; /* summed in the gradient slice now */
     uint32_t lookups;    /* added to it: parts that are not reduced */
     uint32_t gradient;   /* the value that holds it */

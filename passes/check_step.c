@@ -424,7 +424,7 @@ void fg_check_step_begin(FgCheckWalk *walk)
     walk->norm_begun = walk->norm_reduced = walk->clipped = false;
     walk->loss_begun = walk->loss_reduced = walk->scaled = false;
     for (uint32_t i = 0; i < walk->trace->buckets.len; i++) {
-        walk->buckets[i].updates = 0;
+        walk->buckets[i].updates = walk->buckets[i].read = 0;
         walk->buckets[i].normed = false;
     }
 }

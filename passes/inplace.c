@@ -25,15 +25,26 @@ static void find_last_access(const FgModule *m, const FgIdVec *order, uint32_t *
     }
 }
 
-/* Another operand that names the same memory in another way (a broadcast row of it) forbids writing
- * over it; of a product the same value, too, for it is read all through the call. */
+/* How many of a node's first operands may give their memory. Of a chain all: one that is as large
+ * as the result is read element by element. */
+static uint32_t takeable(const FgNode *node)
+{
+    if (!fg_op_has(node->op, FG_OPF_INPLACE))
+        return 0;
+    if (node->op == FG_OP_fused)
+        return node->n_operands;
+    return fg_op_has(node->op, FG_OPF_COMMUTATIVE) ? 2 : 1;
+}
+
+/* Another operand in the same memory forbids writing over it: one that names it in another way (a
+ * broadcast row of it), and the same value in a place whose memory the op may not take. */
 static bool has_other_name(const FgModule *m, const FgNode *node, uint32_t at)
 {
     uint32_t operand = node->operands[at];
     for (uint32_t k = 0; k < node->n_operands; k++) {
         uint32_t v = node->operands[k];
-        bool other = at == fg_op_plus(node->op) ? k != at : v != operand;
-        if (v != FG_NO_ID && other && m->values.data[v].root == m->values.data[operand].root)
+        bool same = k == at || (v == operand && at < takeable(node) && k < takeable(node));
+        if (v != FG_NO_ID && !same && m->values.data[v].root == m->values.data[operand].root)
             return true;
     }
     return false;
@@ -54,15 +65,6 @@ static bool can_take(const FgModule *m, const FgNode *node, uint32_t k, const ui
            fg_type_bytes(x->type) == fg_type_bytes(y->type) && x->type->dtype == y->type->dtype;
 }
 
-/* How many of a node's first operands may give their memory. Of a chain all: one that is as large
- * as the result is read element by element. */
-static uint32_t takeable(const FgNode *node)
-{
-    if (node->op == FG_OP_fused)
-        return node->n_operands;
-    return fg_op_has(node->op, FG_OPF_COMMUTATIVE) ? 2 : 1;
-}
-
 /* A result whose root gave up its memory earlier in the order follows it. */
 static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
 {
@@ -77,7 +79,7 @@ static void follow_roots(FgModule *m, const FgNode *node, const uint32_t *moved)
 static uint32_t source_of(const FgModule *m, const FgNode *node, const uint32_t *last, uint32_t at)
 {
     uint32_t plus = fg_op_plus(node->op), n = takeable(node);
-    for (uint32_t k = 0; k < n && fg_op_has(node->op, FG_OPF_INPLACE); k++)
+    for (uint32_t k = 0; k < n; k++)
         if (can_take(m, node, k, last, at))
             return node->operands[k];
     return can_take(m, node, plus, last, at) ? node->operands[plus] : FG_NO_ID;

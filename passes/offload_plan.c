@@ -16,7 +16,9 @@
 #define MIN_GAP 6        /* compute nodes for which a stashed activation has to be away */
 #define SMALL_RATIO 1024 /* an activation this many times smaller than the largest stays */
 #define MIN_PIECES 4     /* so that both directions overlap */
-#define MOST_EARLY 3     /* a fetch is issued at most so many of its own times ahead */
+#define MOST_PIECES 64 /* of a bucket: a schedule does not grow with the bytes, whatever they are  \
+                        */
+#define MOST_EARLY 3   /* a fetch is issued at most so many of its own times ahead */
 
 /* ---- facts about the graph ---- */
 typedef struct Need { /* an activation in backward, or the use that a gather serves */
@@ -214,11 +216,12 @@ static int by_value(const void *a, const void *b)
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* Equal parts, each at most as long as asked for. */
+/* Equal parts, each at most as long as asked for, but where these were too many. */
 static int64_t pieces_of(uint64_t slice, uint64_t most)
 {
     uint64_t n = (slice + most - 1) / most, can = slice / FG_ALIGN_ELEMENTS;
     n = n < MIN_PIECES ? MIN_PIECES : n;
+    n = n > MOST_PIECES ? MOST_PIECES : n;
     n = n > can ? can : n;
     return n ? (int64_t)n : 1;
 }

@@ -48,7 +48,9 @@ typedef struct Cx {
     uint32_t scaler; /* FG_NO_ID: the loss is not scaled */
     bool clone, norm_begun;
     FG_VEC(Early) early;
-    uint32_t *parts; /* bucket -> parts of its gradient that this micro-step has still to add */
+    uint32_t *parts;     /* bucket -> parts of its gradient that this micro-step has still to add */
+    uint32_t *last_read; /* bucket -> place in the base of the last node that reads its weights */
+    FgIdVec due;         /* buckets whose gradient is there and whose update is not */
 } Cx;
 
 static uint32_t state_of(const FgModule *m, FgRole role)
@@ -187,6 +189,36 @@ static void emit_pending_updates(Cx *cx)
     }
 }
 
+/* The bucket whose weights a value holds: the owned slice, or a gathered copy; FG_NO_ID. */
+static uint32_t bucket_held(const FgModule *m, uint32_t value)
+{
+    const FgValue *root = value == FG_NO_ID ? NULL : &m->values.data[m->values.data[value].root];
+    if (!root)
+        return FG_NO_ID;
+    if (root->kind == FG_VALUE_STATE)
+        return root->role == FG_ROLE_SHARD || root->role == FG_ROLE_GATHERED ? root->index
+                                                                             : FG_NO_ID;
+    const FgNode *def =
+        root->kind == FG_VALUE_RESULT && root->def != FG_NO_ID ? &m->nodes.data[root->def] : NULL;
+    return def && def->op == FG_OP_gather ? def->bucket : FG_NO_ID;
+}
+
+/* A node may read weights after the last contribution to their gradient: of %w * %x the gradient of
+ * %w may come before that of %x, which reads %w. All of a step reads the same weights, so the
+ * update stands behind that. Gathers for the next step have no place in the base yet. */
+static void find_last_reads(Cx *cx)
+{
+    cx->last_read = FG_NEW_ARRAY(cx->scratch, uint32_t, cx->m->buckets.len + 1);
+    for (uint32_t i = 0; i < cx->base.len; i++) {
+        const FgNode *node = fg_node(cx->m, cx->base.data[i]);
+        for (uint32_t k = 0; k < node->n_operands && node->op != FG_OP_release; k++) {
+            uint32_t b = bucket_held(cx->m, node->operands[k]);
+            if (b != FG_NO_ID)
+                cx->last_read[b] = i;
+        }
+    }
+}
+
 /* The value of the body at hand for one of the base. */
 static uint32_t body_value(const Cx *cx, uint32_t v)
 {
@@ -195,28 +227,17 @@ static uint32_t body_value(const Cx *cx, uint32_t v)
 
 /* ---- updates in two calls ---- */
 
-/* Does the node read the owned slice of the bucket? */
-static bool reads_slice(const FgModule *m, const FgNode *node, uint32_t bucket)
-{
-    for (uint32_t k = 0; k < node->n_operands; k++) {
-        uint32_t v = node->operands[k];
-        if (v != FG_NO_ID && m->values.data[v].root == m->buckets.data[bucket].shard)
-            return true;
-    }
-    return false;
-}
-
 /* What the two calls wait for: all that reads the slice as it was, and the reduction. */
 static Early find_early(const Cx *cx, uint32_t bucket)
 {
-    Early early = {bucket, FG_NO_ID, 0, 0, FG_NO_ID};
+    Early early = {bucket, FG_NO_ID, cx->last_read[bucket], 0, FG_NO_ID};
     for (uint32_t i = 0; i < cx->base.len; i++) {
         const FgNode *node = fg_node(cx->m, cx->base.data[i]);
         bool own = node->bucket == bucket;
         if (own && node->op == FG_OP_lookup_dw) {
             early.lookup = node->id;
             early.place = i;
-        } else if ((own && node->op == FG_OP_reduce_scatter) || reads_slice(cx->m, node, bucket)) {
+        } else if (own && node->op == FG_OP_reduce_scatter && i > early.ready) {
             early.ready = i;
         }
     }
@@ -418,14 +439,31 @@ static void finish_part(Cx *cx, FgNode *node, const Body *body)
 {
     uint32_t bucket = node->bucket;
     if (node->op == FG_OP_all_to_all) {
-        emit_adamw_parts(cx, bucket);
+        fg_vec_push(cx->scratch, &cx->due, bucket);
         return;
     }
     bool adds = fg_node_attr(node, "accumulate")->i != 0;
     bool whole = node->op == FG_OP_reduce_scatter && fg_is_summed(cx->m, node->operands[0]);
     fg_node_set_int(cx->m, node, "accumulate", adds || (!body->first && !whole));
     if (--cx->parts[bucket] == 0 && body->last)
-        emit_norm_and_update(cx, bucket);
+        fg_vec_push(cx->scratch, &cx->due, bucket);
+}
+
+/* After node `at` of the base: the updates whose gradients are there, in their order, but those
+ * whose weights this step still reads. */
+static void emit_due_updates(Cx *cx, uint32_t at)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cx->due.len; i++) {
+        uint32_t bucket = cx->due.data[i];
+        if (cx->last_read[bucket] > at)
+            cx->due.data[kept++] = bucket;
+        else if (fg_bucket_in_parts(cx->m, bucket))
+            emit_adamw_parts(cx, bucket);
+        else
+            emit_norm_and_update(cx, bucket);
+    }
+    cx->due.len = kept;
 }
 
 /* Gathers into the carried copies that run round the period, in order of need. */
@@ -499,6 +537,7 @@ static void emit_body(Cx *cx, const Body *body)
         if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all ||
             node->op == FG_OP_lookup_dw || node->op == FG_OP_vocab_dw || node->op == FG_OP_vocab_db)
             finish_part(cx, node, body);
+        emit_due_updates(cx, i);
         if (body->last)
             emit_early_updates(cx, i);
     }
@@ -544,6 +583,7 @@ FgPassResult fg_pass_update(FgPassCx *pass)
     cx.parts = FG_NEW_ARRAY(pass->scratch, uint32_t, m->buckets.len + 1);
     hoist_constants(&cx, &old);
     cast_masters(&cx);
+    find_last_reads(&cx);
     FgIdVec init = cx.order;
     if (!find_all_early(&cx))
         return FG_PASS_FAILED;

@@ -117,6 +117,11 @@ bool fg_head_match(const FgUses *uses, uint32_t linear, FgHead *out, const char 
     if (!take_logits(uses, node->results[0], out) || out->loss == FG_NO_ID)
         return false;
     const FgNode *loss = node_of(uses, out->loss);
+    *out_why = "a reshape between the head and the loss makes other rows of the logits";
+    if (fg_type_cols(uses->module->values.data[node->results[0]].type) !=
+        fg_type_cols(uses->module->values.data[loss->operands[0]].type))
+        return false;
+    *out_why = "the logits go elsewhere than into the loss";
     if (loss->results[0] != uses->module->loss || !operand_given(loss, 2) || loss->layer >= 0)
         return false;
     uint32_t lse_user = fg_uses_only(uses, loss->results[1]);

@@ -113,6 +113,8 @@ static FgExit run(FgArena *arena, int argc, char **argv)
         return help(arena, argc > 2 ? argv[2] : NULL);
     if (strcmp(first, "--internal-error") == 0) /* for the test of how bugs are reported */
         FG_BUG("asked for by --internal-error");
+    if (strcmp(first, "--internal-exit") == 0) /* of one that is found out and told */
+        return FG_EXIT_INTERNAL;
     return run_verb(arena, argc - 1, argv + 1);
 }
 
@@ -164,12 +166,8 @@ static const char *write_reproducer(FgArena *arena, int argc, char **argv)
     return ok ? folder : NULL;
 }
 
-static int report_internal(FgArena *arena, int signal_number, int argc, char **argv)
+static int report_internal(FgArena *arena, int argc, char **argv)
 {
-    fprintf(
-        stderr,
-        "foregather: internal error (signal %d): this is a bug in foregather, please report it\n",
-        signal_number);
     const char *folder = write_reproducer(arena, argc, argv);
     if (folder)
         fprintf(stderr, "note: %s holds the command and its input files\n", folder);
@@ -217,11 +215,18 @@ static int attend(pid_t child, const sigset_t *awaited)
 /* How the command ends after its child: of the same signal, where one ended it that is no bug. */
 static int conclude(FgArena *arena, int status, int argc, char **argv)
 {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FG_EXIT_INTERNAL) /* it has said what */
+        return report_internal(arena, argc, argv);
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
     int ending = WTERMSIG(status);
-    if (is_bug(ending))
-        return report_internal(arena, ending, argc, argv);
+    if (is_bug(ending)) {
+        fprintf(stderr,
+                "foregather: internal error (signal %d): this is a bug in foregather, please "
+                "report it\n",
+                ending);
+        return report_internal(arena, argc, argv);
+    }
     if (ending == SIGKILL)
         fputs("foregather: error: killed from outside; systems do so where memory runs out\n"
               "note: then give a smaller model, --batch or --seq, or the command more memory\n",

@@ -209,15 +209,18 @@ static bool load_fixed(FgFeed *feed, uint32_t index, FgFail *fail)
         return false;
     }
     if (batched(feed, input)) {
+        uint64_t most = (uint64_t)feed->program->batch * feed->program->ranks;
         if (feed->rows == FG_NOT_GIVEN)
             feed->rows = (uint64_t)tensor->dims[0];
-        if ((uint64_t)tensor->dims[0] != feed->rows ||
-            feed->rows > (uint64_t)feed->program->batch * feed->program->ranks)
-            return fg_fail(
-                fail,
-                "%s: '%s' has %lld rows, not %llu; every input needs as many, at most %u * %u",
-                path, input->name, (long long)tensor->dims[0], (unsigned long long)feed->rows,
-                feed->program->batch, feed->program->ranks);
+        if ((uint64_t)tensor->dims[0] != feed->rows)
+            return fg_fail(fail, "%s: '%s' has %lld rows, not %llu; every input needs as many",
+                           path, input->name, (long long)tensor->dims[0],
+                           (unsigned long long)feed->rows);
+        if (feed->rows > most)
+            return fg_fail(fail,
+                           "%s: '%s' has %lld rows; a step takes at most %llu: %u ranks of %u",
+                           path, input->name, (long long)tensor->dims[0], (unsigned long long)most,
+                           feed->program->ranks, feed->program->batch);
     }
     unsigned char *out = block(feed, 0, index);
     FgFail value = {0};

@@ -17,7 +17,7 @@ uint32_t random_below(Random *r, uint32_t n)
 }
 
 typedef struct Writer {
-    Random random;
+    Random random, more; /* more: for what `twice` adds, apart, so that the rest stays as it was */
     FgBuf params, nodes;
     uint32_t serial; /* of values */
     const char *x;   /* running value */
@@ -52,10 +52,14 @@ static const char *node(Writer *w, const char *op, const char *in, const char *a
     return out;
 }
 
+static const char *list2(Writer *w, const char *a, const char *b)
+{
+    return fg_arena_printf(w->nodes.arena, "\"%s\", \"%s\"", a, b);
+}
+
 static const char *list(Writer *w, const char *a, const char *b)
 {
-    return b ? fg_arena_printf(w->nodes.arena, "\"%s\", \"%s\"", a, b)
-             : fg_arena_printf(w->nodes.arena, "\"%s\"", a);
+    return b ? list2(w, a, b) : fg_arena_printf(w->nodes.arena, "\"%s\"", a);
 }
 
 static const char *list3(Writer *w, const char *a, const char *b, const char *c)
@@ -140,6 +144,39 @@ static const char *shapes(Writer *w, const char *x)
     return node(w, "mul", list(w, t, c), "");
 }
 
+/* An op with one value in two of its places, directly or by another name; a parameter before what
+ * it multiplies. */
+static const char *twice(Writer *w, const char *x)
+{
+    static const char *const gates[] = {", \"kind\": \"silu\"", ", \"kind\": \"relu\""};
+    const char *whole = ", \"shape\": [\"batch\", \"seq\", \"hidden\"]", *f, *q;
+    switch (random_below(&w->more, 8)) {
+    case 0: /* swish by hand */
+        f = node(w, "sigmoid", list(w, x, NULL), "");
+        return random_below(&w->more, 2) ? node(w, "mul", list2(w, x, f), "")
+                                         : node(w, "mul", list2(w, f, x), "");
+    case 1:
+        return node(w, "gated", list2(w, x, x), gates[random_below(&w->more, 2)]);
+    case 2:
+        f = node(w, "tanh", list(w, x, NULL), "");
+        return node(w, "add", list(w, node(w, "sub", list2(w, f, f), ""), x), "");
+    case 3:
+        return node(w, "tanh", list(w, node(w, "mul", list2(w, x, x), ""), NULL), "");
+    case 4: /* a view of the value */
+        f = node(w, "tanh", list(w, x, NULL), "");
+        q = node(w, "reshape", list(w, f, NULL),
+                 ", \"shape\": [1, \"batch\", \"seq\", \"hidden\"]");
+        return node(w, "reshape", list(w, node(w, "mul", list2(w, f, q), ""), NULL), whole);
+    case 5:
+        q = heads(w, x, "heads");
+        return node(w, "reshape", list(w, node(w, "attention", list3(w, q, q, q), ""), NULL),
+                    whole);
+    default:
+        f = param(w, "r", "\"hidden\"", "{\"uniform\": 0.3}");
+        return node(w, random_below(&w->more, 2) ? "mul" : "sub", list2(w, f, x), "");
+    }
+}
+
 static void block(Writer *w)
 {
     const char *x = w->x, *y = chance(w, 70) ? norm(w, x) : x;
@@ -158,6 +195,8 @@ static void block(Writer *w)
         const char *row = param(w, "r", "\"hidden\"", "{\"uniform\": 0.3}");
         y = node(w, chance(w, 50) ? "mul" : "add", list(w, y, row), "");
     }
+    if (random_below(&w->more, 3) == 0)
+        y = twice(w, y);
     w->x = node(w, "add", list(w, x, y), "");
 }
 
@@ -165,13 +204,15 @@ static void repeat(Writer *w)
 {
     FgArena *arena = w->nodes.arena;
     const char *from = w->x, *carried = fresh(w, "x");
-    Writer inner = {.random = w->random, .serial = w->serial, .x = carried, .local = true};
+    Writer inner = {
+        .random = w->random, .more = w->more, .serial = w->serial, .x = carried, .local = true};
     fg_buf_init(&inner.params, arena);
     fg_buf_init(&inner.nodes, arena);
     block(&inner);
     if (chance(&inner, 50))
         block(&inner);
     w->random = inner.random;
+    w->more = inner.more;
     w->serial = inner.serial;
     fg_buf_printf(
         &w->nodes,
@@ -200,7 +241,7 @@ static void body(Writer *w, bool shared)
 
 const char *random_model(FgArena *arena, uint64_t seed)
 {
-    Writer w = {.random = {seed * 7919 + 1}};
+    Writer w = {.random = {seed * 7919 + 1}, .more = {seed * 7907 + 3}};
     fg_buf_init(&w.params, arena);
     fg_buf_init(&w.nodes, arena);
     static const uint32_t kv_of[] = {1, 2, 4};

@@ -272,6 +272,16 @@ REJECTS(
     "  #5 release %W.9 bucket(0)\n", "", "%B.14 : f32[256] mem(gradients) at(2304)",
     "%B.14 : f32[256] mem(gradients) at(4352)", "  #13 ",
     "  #48 %z.48 : f32[] at(3328) = mean %w.10 wait(#12)\n  #5 release %W.9 bucket(0)\n  #13 ")
+/* Gathered again behind the update, as it is now: but not as forward read it. */
+REJECTS(
+    weights_of_two_steps, plain,
+    "#48 mean in @step: it reads %w.47 after the update of bucket b, but this step has read the "
+    "weights as they were before",
+    "  #13 ",
+    "  #45 %W.46 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) "
+    "wait(#12)\n"
+    "  #46 %w.47 : f32[16, 16] in %W.46+0 = view %W.46\n"
+    "  #48 %z.48 : f32[] at(3328) = mean %w.47 wait(#45)\n  #49 release %W.46 bucket(0)\n  #13 ")
 
 /* ---- gathers ---- */
 REJECTS(released_twice, plain, "it releases %W.9, which is not gathered here", "  #6 ",
@@ -468,14 +478,15 @@ UNIT_MAIN(
     {"read_before_made", read_before_made}, {"read_before_gather", read_before_gather},
     {"never_written", never_written}, {"used_after_release", used_after_release},
     {"memory_given_away", memory_given_away}, {"stale_weights", stale_weights},
-    {"released_twice", released_twice}, {"never_released", never_released},
-    {"given_away_before_release", given_away_before_release}, {"wrong_shard", wrong_shard},
-    {"reduced_twice", reduced_twice}, {"reduced_in_part", reduced_in_part},
-    {"first_accumulates", first_accumulates}, {"second_overwrites", second_overwrites},
-    {"contributes_late", contributes_late}, {"buffer_not_begun", buffer_not_begun},
-    {"never_reduced", never_reduced}, {"adds_to_nothing", adds_to_nothing},
-    {"micro_step_lost", micro_step_lost}, {"parts", parts}, {"parts_not_summed", parts_not_summed},
-    {"parts_counted", parts_counted}, {"parts_added_to_nothing", parts_added_to_nothing},
+    {"weights_of_two_steps", weights_of_two_steps}, {"released_twice", released_twice},
+    {"never_released", never_released}, {"given_away_before_release", given_away_before_release},
+    {"wrong_shard", wrong_shard}, {"reduced_twice", reduced_twice},
+    {"reduced_in_part", reduced_in_part}, {"first_accumulates", first_accumulates},
+    {"second_overwrites", second_overwrites}, {"contributes_late", contributes_late},
+    {"buffer_not_begun", buffer_not_begun}, {"never_reduced", never_reduced},
+    {"adds_to_nothing", adds_to_nothing}, {"micro_step_lost", micro_step_lost}, {"parts", parts},
+    {"parts_not_summed", parts_not_summed}, {"parts_counted", parts_counted},
+    {"parts_added_to_nothing", parts_added_to_nothing},
     {"parts_reduced_twice", parts_reduced_twice}, {"sum_taken_for_parts", sum_taken_for_parts},
     {"parts_too_small", parts_too_small}, {"not_updated", not_updated},
     {"updated_twice", updated_twice}, {"updated_with_part", updated_with_part},

@@ -44,7 +44,7 @@ static Target target_of(const FgSession *s)
     t.cuda = fg_flags_choice(s->flags, FG_FLAG_target) == TARGET_CUDA;
     t.ending = t.cuda ? ".cu" : ".c";
     if (t.kind == KIND_C && !ends_with(t.stem, t.ending) && strcmp(t.stem, "-") != 0 &&
-        !fg_file_is_device(t.stem))
+        !fg_file_is_device(t.stem) && !fg_file_is_folder(t.stem))
         t.output = fg_arena_printf(s->arena, "%s%s", t.stem, t.ending);
     if (t.kind == KIND_SO && !given)
         t.output = fg_arena_printf(s->arena, "%s.so", t.stem);

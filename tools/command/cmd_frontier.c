@@ -49,6 +49,6 @@ FgExit fg_cmd_frontier(FgArena *arena, const FgFlags *flags)
     if (code == FG_EXIT_DOES_NOT_FIT)
         fg_print_refusal(&s, &refused);
     else if (code != FG_EXIT_OK)
-        fg_session_flush(&s);
+        code = fg_session_failed(&s);
     return code == FG_EXIT_OK ? write(&s, &frontier) : code;
 }

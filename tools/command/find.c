@@ -114,6 +114,25 @@ static void find_in(Search *s, const FgFunc *func)
     }
 }
 
+/* Of a bucket that nothing gathers, reduces or updates (a table that stays with its owners,
+ * frozen): the nodes that read its slice. */
+static void find_readers(Search *s, const FgFunc *func)
+{
+    for (uint32_t i = 0; i < func->order.len; i++) {
+        const FgNode *node = &s->m->nodes.data[func->order.data[i]];
+        bool reads = false;
+        for (uint32_t k = 0; k < node->n_operands && !fg_node_is_name(node); k++) {
+            uint32_t v = node->operands[k];
+            const FgValue *root =
+                v == FG_NO_ID ? NULL : &s->m->values.data[s->m->values.data[v].root];
+            reads |= root && root->kind == FG_VALUE_STATE && root->role == FG_ROLE_SHARD &&
+                     s->buckets[root->index];
+        }
+        if (reads)
+            fg_vec_push(s->arena, &s->out->together, node->id);
+    }
+}
+
 /* ---- names that a user may mean ---- */
 typedef struct Names {
     FgArena *arena;
@@ -193,6 +212,9 @@ bool fg_find_nodes(FgArena *arena, const FgModule *m, const char *name, FgFound 
     for (uint32_t f = 0; f < m->funcs.len; f++)
         if (fg_func_repeats(m, m->funcs.data[f].name) > 0.0)
             find_in(&s, &m->funcs.data[f]);
+    for (uint32_t f = 0; f < m->funcs.len && out->details.len + out->together.len == 0; f++)
+        if (fg_func_repeats(m, m->funcs.data[f].name) > 0.0)
+            find_readers(&s, &m->funcs.data[f]);
     *out_near = out->details.len + out->together.len ? "" : nearest(arena, m, word);
     return out->details.len + out->together.len > 0;
 }

@@ -204,6 +204,31 @@ FgCompileOptions fg_session_options(const FgSession *session)
     return options;
 }
 
+/* The model was whole when it was read: what breaks a rule of the IR behind that, and a schedule of
+ * our own search that is refused, are bugs. */
+static bool is_bug(const FgDiags *diags)
+{
+    static const FgDiagId ours[] = {FG_D_NOT_PROVED,  FG_D_BAD_PLAN,   FG_D_NO_PLAN, FG_D_BAD_PASS,
+                                    FG_D_WRONG_LEVEL, FG_D_IR_INVALID, FG_D_SHAPE};
+    bool any = false;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        any |= fg_diags_has(diags, ours[i]);
+    return any;
+}
+
+FgExit fg_session_failed(FgSession *session)
+{
+    bool bug = is_bug(session->diags);
+    fg_session_flush(session);
+    if (!bug)
+        return FG_EXIT_INPUT;
+    fprintf(stderr,
+            "foregather %s: internal error: the model is right, its schedule is not; this is a bug "
+            "in foregather, please report it\n",
+            fg_verb_name(session->flags->verb));
+    return FG_EXIT_INTERNAL;
+}
+
 FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out)
 {
     if (options->offload && !fg_machine_host_bytes(&session->machine)) {
@@ -215,9 +240,7 @@ FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, F
         return FG_EXIT_INPUT;
     }
     if (!fg_compile(session->arena, session->graph, &session->machine, &session->numerics, options,
-                    out)) {
-        fg_session_flush(session);
-        return FG_EXIT_INPUT;
-    }
+                    out))
+        return fg_session_failed(session);
     return out->fits || options->stop_after ? FG_EXIT_OK : FG_EXIT_DOES_NOT_FIT;
 }

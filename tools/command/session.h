@@ -22,6 +22,9 @@ FgExit fg_session_open(FgSession *session, FgArena *arena, const FgFlags *flags)
 FgCompileOptions fg_session_options(const FgSession *session);
 /* Plans; FG_EXIT_DOES_NOT_FIT without a message (fg_print_refusal makes it). */
 FgExit fg_session_compile(FgSession *session, const FgCompileOptions *options, FgCompiled *out);
+/* After a compilation without a result: prints all messages. FG_EXIT_INPUT, or FG_EXIT_INTERNAL
+ * where one of them tells of a schedule of our own making. */
+FgExit fg_session_failed(FgSession *session);
 /* Prints all messages on standard error: once, before the verb ends. */
 void fg_session_flush(FgSession *session);
 /* One error without a place in a file, printed. Returns FG_EXIT_INPUT. */

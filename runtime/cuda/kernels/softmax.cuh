@@ -13,8 +13,14 @@ typedef struct FgRowSoftmax {
     float most, sum;
 } FgRowSoftmax;
 
-/* Threads of a long row, and how many such blocks a multiprocessor is to have at once. */
-enum { FG_ROW_STAGES = 2, FG_ROW_THREADS = 1024, FG_ROW_BLOCKS = 2 };
+/* Threads of a block for a long row, and copies that each has under way. */
+enum { FG_ROW_STAGES = 2, FG_ROW_THREADS = 1024 };
+/* Blocks of so many threads that a multiprocessor is to hold: all that one of sm_75 has is 1024. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+enum { FG_ROW_BLOCKS = 1 };
+#else
+enum { FG_ROW_BLOCKS = 2 };
+#endif
 
 /* Bytes of dynamic shared memory of a block that calls fg_row_softmax. */
 static inline size_t fg_row_softmax_bytes(unsigned threads)

@@ -28,10 +28,12 @@
 #define POISON(p, n) __asan_poison_memory_region((p), (n))
 #define UNPOISON(p, n) __asan_unpoison_memory_region((p), (n))
 #define ARENA_GAP 16u
+#define BLOCK_BYTES(n) calloc(1, (n)) /* compilers take poisoning for a read */
 #else
 #define POISON(p, n) ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #define ARENA_GAP 0u
+#define BLOCK_BYTES(n) malloc(n)
 #endif
 
 #define ARENA_ALIGN ((size_t)16)
@@ -71,7 +73,7 @@ static Block *block_new(size_t size)
 {
     if (size > SIZE_MAX - HEADER)
         fg_out_of_memory(size);
-    Block *block = malloc(HEADER + size);
+    Block *block = BLOCK_BYTES(HEADER + size);
     if (!block)
         fg_out_of_memory(size);
     block->next = NULL;

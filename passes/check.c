@@ -54,10 +54,10 @@ const char *fg_check_wait_text(const FgCheck *check, const FgTraceNode *node)
 
 void fg_check_fail(FgCheck *check, const FgTraceNode *node, uint32_t rule, const char *format, ...)
 {
-    uint64_t bit = UINT64_C(1) << rule;
-    if (check->errors >= MOST_ERRORS || (check->reported[node->id] & bit))
+    bool *reported = &check->reported[(size_t)node->id * FG_CHECK_RULES + rule];
+    if (check->errors >= MOST_ERRORS || *reported)
         return;
-    check->reported[node->id] |= bit;
+    *reported = true;
     check->errors++;
     va_list args;
     va_start(args, format);
@@ -185,7 +185,7 @@ bool fg_check_trace(FgArena *scratch, const FgTrace *trace, uint64_t budget, FgP
     uint32_t n = trace->nodes.len, v = trace->buffers.len;
     FgCheck check = {.arena = scratch,
                      .trace = trace,
-                     .reported = FG_NEW_ARRAY(scratch, uint64_t, n),
+                     .reported = FG_NEW_ARRAY(scratch, bool, (size_t)n *FG_CHECK_RULES),
                      .position = FG_NEW_ARRAY(scratch, uint32_t, n),
                      .func = FG_NEW_ARRAY(scratch, uint32_t, n),
                      .root = FG_NEW_ARRAY(scratch, uint32_t, v),

@@ -6,14 +6,14 @@
 #include "passes/trace.h"
 
 #define FG_CHECK_NONE UINT32_MAX
+#define FG_CHECK_RULES 80
 
 /* ---- reports ---- */
 typedef struct FgCheck {
     FgArena *arena; /* scratch */
     const FgTrace *trace;
-    uint32_t errors; /* reported so far; the walk ends after 20 */
-    uint64_t
-        *reported; /* node -> bits of rules already reported: periods repeat, messages do not */
+    uint32_t errors;    /* reported so far; the walk ends after 20 */
+    bool *reported;     /* node, rule -> already reported: periods repeat, messages do not */
     uint32_t *position; /* node -> position in its function; NONE: stands in none */
     uint32_t *func;     /* node -> function */
     uint32_t *root;     /* value -> value that owns its memory */
@@ -22,7 +22,8 @@ typedef struct FgCheck {
     FgStrVec said;      /* messages without a node */
 } FgCheck;
 
-/* Reports a violation of `rule` (0..63) at a node, once. */
+/* Reports a violation of `rule` (below FG_CHECK_RULES; files number theirs apart) at a node, once.
+ */
 void fg_check_fail(FgCheck *check, const FgTraceNode *node, uint32_t rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same without a node. */

@@ -395,7 +395,7 @@ bool fg_file_make_folder(FgArena *arena, const char *path, const char **out_erro
 
 void fg_become(FgArena *arena, const char *const *argv, const char **out_error)
 {
-    uint32_t n = 0;
+    uint32_t n = 1;
     while (argv[n])
         n++;
     char **words = fg_arena_alloc(arena, (n + 1) * sizeof *words);

@@ -278,11 +278,13 @@ const char *fg_internn(FgIntern *intern, const char *s, size_t n)
     n = strnlen(s, n); /* a text ends at its first NUL, whatever its caller counted */
     FG_ASSERT(n <= UINT32_MAX);
     uint32_t hash = text_hash(s, n);
-    for (const FgIntern *at = intern; at; at = at->base) {
+    const FgIntern *at = intern;
+    do {
         const Slot *found = intern_slot(at, s, n, hash);
         if (found->text)
             return found->text;
-    }
+        at = at->base;
+    } while (at);
     if (intern->len + 1 > intern->cap / 4 * 3)
         intern_grow(intern);
     intern->len++;

@@ -240,6 +240,8 @@ static void collective(const Cx *cx)
         want_range(cx, y, in(cx, 1));
         want_next(cx, x, y, in(cx, 1));
         break;
+    default: /* rules[] sends no other here */
+        break;
     }
 }
 

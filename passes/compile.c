@@ -223,11 +223,14 @@ static bool polish(FgRun *c, FgEvaluation *chosen)
 bool fg_run_least(FgRun *c)
 {
     uint64_t floor;
-    if (!(c->options->offload_auto ? offload_as_needed(c, find_least, &c->least, &floor)
-                                   : find_least(c, &c->least)))
-        return false;
-    if (!c->options->offload_auto)
+    if (c->options->offload_auto) {
+        if (!offload_as_needed(c, find_least, &c->least, &floor))
+            return false;
+    } else {
+        if (!find_least(c, &c->least))
+            return false;
         floor = c->least.ledger.peak_bytes;
+    }
     c->out->smallest_memory_bytes = memory_for(c, floor);
     c->out->host_fits = c->least.ledger.host_bytes <= c->out->host_memory_bytes;
     c->out->fits = fits(c, &c->least);

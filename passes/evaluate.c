@@ -140,8 +140,10 @@ static bool lower(FgSearch *s, const FgPlan *plan, FgPlacing placing, bool keep,
     if (!keep && !dist)
         return false;
     FgModule *m = keep ? fg_module_fork(s->graph, arena, false) : fg_module_fork(dist, arena, true);
-    const char *rest = fg_placing_pipeline(arena, placing);
-    if (!run_passes(s, plan, arena, m, keep ? rest : rest + sizeof FG_PIPELINE_DIST))
+    const char *passes = fg_placing_pipeline(arena, placing);
+    if (!keep)
+        passes += sizeof FG_PIPELINE_DIST; /* those have run; its end counts for the comma */
+    if (!run_passes(s, plan, arena, m, passes))
         return false;
     *out_module = m;
     double start = now_ms();

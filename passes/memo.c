@@ -10,11 +10,26 @@
  */
 #include "passes/memo.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
+typedef struct KeyText {
+    char text[17];
+} KeyText;
+
+static KeyText text_of(uint64_t key)
+{
+    KeyText of;
+    snprintf(of.text, sizeof of.text, "%016" PRIx64, key);
+    return of;
+}
+
 FgMemo *fg_memo_new(void)
 {
     FgArena *arena = fg_arena_new();
     FgMemo *memo = FG_NEW(arena, FgMemo);
     memo->arena = arena;
+    fg_map_init(&memo->by_key, arena);
     return memo;
 }
 
@@ -23,20 +38,11 @@ void fg_memo_free(FgMemo *memo)
     fg_arena_free(memo->arena);
 }
 
-/* The slot that holds a key, or the free one where it would go. */
-static uint32_t *slot_of(const FgMemo *memo, uint64_t key)
-{
-    uint64_t at = key;
-    while (memo->slots[at & (memo->n_slots - 1)] &&
-           memo->plans.data[memo->slots[at & (memo->n_slots - 1)] - 1].key != key)
-        at++;
-    return &memo->slots[at & (memo->n_slots - 1)];
-}
-
 FgKnownPlan *fg_memo_find(const FgMemo *memo, uint64_t key)
 {
-    uint32_t found = memo->n_slots ? *slot_of(memo, key) : 0;
-    return found ? &memo->plans.data[found - 1] : NULL;
+    uint32_t plan;
+    bool known = fg_map_get(&memo->by_key, text_of(key).text, &plan);
+    return known ? &memo->plans.data[plan] : NULL;
 }
 
 FgKnownPlan *fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation)
@@ -47,16 +53,9 @@ FgKnownPlan *fg_memo_add(FgMemo *memo, uint64_t key, const FgEvaluation *evaluat
     FgKnownPlan plan = {.key = key, .evaluation = *evaluation};
     plan.evaluation.plan = NULL;
     plan.evaluation.ledger.peak_phase = fg_arena_strdup(memo->arena, evaluation->ledger.peak_phase);
-    if (memo->plans.len >= memo->n_slots / 2) {
-        memo->n_slots = memo->n_slots ? 2 * memo->n_slots : 256;
-        memo->slots = FG_NEW_ARRAY(memo->arena, uint32_t, memo->n_slots);
-        for (uint32_t i = 0; i < memo->plans.len; i++)
-            *slot_of(memo, memo->plans.data[i].key) = i + 1;
-    }
-    uint32_t *slot = slot_of(memo, key);
+    fg_map_add(&memo->by_key, fg_arena_strdup(memo->arena, text_of(key).text), memo->plans.len);
     fg_vec_push(memo->arena, &memo->plans, plan);
-    *slot = memo->plans.len;
-    return &memo->plans.data[*slot - 1];
+    return &memo->plans.data[memo->plans.len - 1];
 }
 
 void fg_memo_add_times(FgMemo *memo, uint64_t key, const FgEvaluation *evaluation,

@@ -3,6 +3,7 @@
 #ifndef FG_PASSES_MEMO_H
 #define FG_PASSES_MEMO_H
 
+#include "base/map.h"
 #include "passes/settings.h"
 
 typedef struct FgKnownPlan {
@@ -19,7 +20,7 @@ struct FgMemo {
     FgSchedule schedule;
     FgSettings settings;
     FG_VEC(FgKnownPlan) plans;
-    uint32_t *slots, n_slots; /* by key: plan + 1, or 0; a power of two */
+    FgMap by_key; /* key in hexadecimal -> plan */
 };
 
 /* A plan by its key, or NULL; until the next is added. */

@@ -168,7 +168,7 @@ bool fg_flags_offload(const char *value, uint32_t *out_classes, bool *out_auto)
  * follows from how help shows it. */
 static const char *refuse_value(FgArena *arena, const Flag *flag, const char *value)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     uint32_t classes;
     bool is_auto;
     const char *wanted = NULL;

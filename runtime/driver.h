@@ -21,14 +21,15 @@
 typedef struct FgRtGroup FgRtGroup;
 
 typedef struct FgRtOptions {
-    int checked;            /* verify order, effects and initialisation of every access (host) */
-    int poison;             /* fill what is released, and the arena at start, with NaN */
-    FgFault *fault;         /* one that a test asks for, or NULL; outlives the group */
-    int profile;            /* add up the time of every node */
-    int no_graph;           /* launch every call by itself (cuda) */
-    int builtin_attention;  /* never the library's (cuda) */
-    const char *gemm_cache; /* file of chosen algorithms of products; NULL, or not there and not
-                               measured: the library's first choices (cuda) */
+    int checked;             /* verify order, effects and initialisation of every access (host) */
+    int poison;              /* fill what is released, and the arena at start, with NaN */
+    FgFault *fault;          /* one that a test asks for, or NULL; outlives the group */
+    int profile;             /* add up the time of every node */
+    const char *profile_ops; /* of these alone, separated by commas; or NULL */
+    int no_graph;            /* launch every call by itself (cuda) */
+    int builtin_attention;   /* never the library's (cuda) */
+    const char *gemm_cache;  /* file of chosen algorithms of products; NULL, or not there and not
+                                measured: the library's first choices (cuda) */
     enum {
         FG_RT_TUNE_NEVER,
         FG_RT_TUNE_ONCE, /* where the file is not there */

@@ -123,7 +123,7 @@ void fg_cuda_bodies_close(FgRtGroup *group);
 /* ---- profile.c ---- */
 bool fg_cuda_profile_open(FgCudaProfile *profile, uint32_t n_nodes); /* false: out of memory */
 void fg_cuda_profile_close(FgCudaProfile *profile);
-/* Around a call; node UINT32_MAX: where a body begins. False: there is no profile. */
+/* Around a call; node UINT32_MAX: where a body begins. False: it is not to be timed. */
 bool fg_cuda_time_start(FgRtCx *cx, uint32_t node, cudaStream_t stream);
 void fg_cuda_time_stop(FgRtCx *cx, cudaStream_t stream);
 /* After a body that ran to its end: adds the times of its calls up, `n` from `first` on, the first

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "runtime/cuda/core.h"
+#include "runtime/launch/listed.h"
 
 static void mark(FgRtCx *cx, cudaEvent_t event, cudaStream_t stream)
 {
@@ -31,10 +32,18 @@ static bool grow(FgRtCx *cx, FgCudaProfile *profile)
     return true;
 }
 
+/* Where a body begins is timed whatever the ops are. */
+static bool is_timed(const FgRtCx *cx, uint32_t node)
+{
+    const char *ops = cx->group->options.profile_ops;
+    return cx->group->profile.us &&
+           (!ops || node >= cx->program->n_nodes || fg_listed(ops, cx->program->nodes[node].op));
+}
+
 bool fg_cuda_time_start(FgRtCx *cx, uint32_t node, cudaStream_t stream)
 {
     FgCudaProfile *profile = &cx->group->profile;
-    if (!profile->us || (profile->n_timed == profile->room && !grow(cx, profile)))
+    if (!is_timed(cx, node) || (profile->n_timed == profile->room && !grow(cx, profile)))
         return false;
     FgCudaTimed *timed = &profile->timed[profile->n_timed++];
     timed->node = node;

@@ -9,6 +9,7 @@
 
 #include "runtime/host/checked.h"
 #include "runtime/host/kernels.h"
+#include "runtime/launch/listed.h"
 
 static double now_us(void)
 {
@@ -40,9 +41,16 @@ static bool call_enter(FgRtCx *cx, const FgCall *call)
     return false;
 }
 
+static bool is_timed(const FgRtCx *cx, const FgCall *call)
+{
+    const char *ops = cx->group->options.profile_ops;
+    return cx->profile && call->node < cx->program->n_nodes &&
+           (!ops || fg_listed(ops, cx->program->nodes[call->node].op));
+}
+
 static void call_leave(FgRtCx *cx, const FgCall *call)
 {
-    if (cx->profile && call->node < cx->program->n_nodes) {
+    if (is_timed(cx, call)) {
         cx->profile[call->node].us += now_us() - cx->started_us;
         cx->profile[call->node].start_us += cx->started_us - cx->begun_us;
         cx->profile[call->node].calls++;

@@ -182,14 +182,16 @@ static bool engines_open(FgProbeRig *rig, Engines *e)
 /* Those that gradients in parts meet. */
 static bool engines_open_parts(FgProbeRig *rig, Engines *e)
 {
-    FgProbeLayer layer = rig->cx->sm >= 80 ? large : wide;
+    FgProbeLayer layer = rig->cx->sm >= 80 ? large : wide, small = narrow;
     if (rig->cx->sm < 80)
-        layer.dt = FG_RT_F16;
+        layer.dt = small.dt = FG_RT_F16;
     layer.name = "compute";
+    small.name = "narrow";
     return fg_probe_layer(rig, &layer, 1, &e->works[COMPUTE]) &&
            fg_probe_gather(rig, BUCKET_MIB * MIB, 8, &e->works[GATHER]) &&
            fg_probe_update(rig, 16, &e->works[UPDATE]) &&
-           fg_probe_parts(rig, BUCKET_MIB * MIB, 8, &e->works[PARTS]);
+           fg_probe_parts(rig, BUCKET_MIB * MIB, 8, &e->works[PARTS]) &&
+           fg_probe_layer(rig, &small, 16, &e->works[NARROW]);
 }
 
 /* Alone, by the same way of measuring as beside others. */
@@ -267,10 +269,19 @@ static bool parts_together(FgProbeRig *rig, Engines *e)
 {
     static const struct {
         uint32_t n, set[FG_PROBE_MOST_WORKS];
-    } sets[] = {{2, {COMPUTE, PARTS}},         {2, {UPDATE, PARTS}},
-                {2, {GATHER, PARTS}},          {2, {COMPUTE, GATHER}},
-                {2, {COMPUTE, UPDATE}},        {2, {GATHER, UPDATE}},
-                {3, {COMPUTE, GATHER, PARTS}}, {4, {COMPUTE, GATHER, UPDATE, PARTS}}};
+    } sets[] = {{2, {COMPUTE, PARTS}},
+                {2, {UPDATE, PARTS}},
+                {2, {GATHER, PARTS}},
+                {2, {COMPUTE, GATHER}},
+                {2, {COMPUTE, UPDATE}},
+                {2, {GATHER, UPDATE}},
+                {3, {COMPUTE, GATHER, PARTS}},
+                {4, {COMPUTE, GATHER, UPDATE, PARTS}},
+                {2, {NARROW, PARTS}},
+                {2, {NARROW, GATHER}},
+                {2, {NARROW, UPDATE}},
+                {3, {NARROW, UPDATE, PARTS}},
+                {4, {NARROW, GATHER, UPDATE, PARTS}}};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (!measure_set(rig, e, sets[i].set, sets[i].n))
             return false;

@@ -82,6 +82,8 @@ static const Row ROWS[] = {
     {COUNT, "--join-timeout", "S", "seconds that processes wait for each other (default 300)",
      FIELD(join_s)},
     {TEXT, "--profile", "FILE", "write the time spent in each node as a table", FIELD(profile)},
+    {TEXT, "--profile-ops", "OP,...", "time these ops alone: less time goes into timing",
+     FIELD(profile_ops)},
     {FLAG, "--checked", NULL,
      "verify order, memory and declared effects of every call (host programs)", FIELD(checked)},
     {FLAG, "--poison", NULL, "fill memory with NaN when it is released, and the arena at start",
@@ -242,6 +244,8 @@ static bool consistent(FgOptions *options, FgFail *fail)
     if (!options->tune && !options->data == !options->inputs)
         return fg_fail(fail, options->data ? "--data and --inputs exclude each other"
                                            : "give --data FILE or --inputs FILE");
+    if (options->profile_ops && !options->profile)
+        return fg_fail(fail, "--profile-ops is about --profile FILE, which is not given");
     if (options->beta1 >= 1 || options->beta2 >= 1)
         return fg_fail(fail, "--beta1 and --beta2 must be below 1");
     if (options->steps == 0)

@@ -13,7 +13,7 @@
 typedef struct FgOptions {
     const char *data, *inputs;            /* exactly one of them */
     const char *weights, *weights_prefix; /* weights NULL: initialise; prefix "" by default */
-    const char *log, *dump_grads, *save, *resume, *profile;
+    const char *log, *dump_grads, *save, *resume, *profile, *profile_ops;
     const char *rendezvous;                   /* HOST:PORT, or NULL */
     const char *attention;                    /* "library" or "builtin" */
     const char *gemm_cache;                   /* or NULL: beside the program */

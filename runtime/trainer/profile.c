@@ -21,6 +21,24 @@ bool fg_profile_check(const char *path, FgFail *fail)
     return is_stream(path) || fg_output_check(path, fail);
 }
 
+bool fg_profile_ops_check(const char *ops, const FgRtProgram *program, FgFail *fail)
+{
+    for (const char *at = ops, *next; at; at = next) {
+        size_t length = strcspn(at, ",");
+        next = at[length] ? at + length + 1 : NULL;
+        uint32_t i = 0;
+        while (i < program->n_nodes && (strlen(program->nodes[i].op) != length ||
+                                        strncmp(program->nodes[i].op, at, length) != 0))
+            i++;
+        if (i == program->n_nodes)
+            return fg_fail(fail,
+                           "--profile-ops: no node of the program is '%.*s'; a table of "
+                           "--profile alone names its ops",
+                           (int)length, at);
+    }
+    return true;
+}
+
 static void put_table(FILE *stream, const FgRtProgram *program, const FgRtCx *cx)
 {
     fprintf(stream, "node\top\tcalls\tus\ttotal_us\tstart_us\tname\tplace\n");

@@ -10,5 +10,7 @@
 bool fg_profile_write(const char *path, const FgRtProgram *program, const FgRtCx *cx, FgFail *fail);
 /* Before the run: whether the file can be written. What it holds stays until the table is whole. */
 bool fg_profile_check(const char *path, FgFail *fail);
+/* Whether the program has a node of each op of a list, separated by commas. */
+bool fg_profile_ops_check(const char *ops, const FgRtProgram *program, FgFail *fail);
 
 #endif

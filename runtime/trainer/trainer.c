@@ -62,6 +62,8 @@ static bool open_outputs(Run *run, FgFail *fail)
 {
     const FgOptions *options = &run->options;
     run->shelf.lock = -1;
+    if (options->profile_ops && !fg_profile_ops_check(options->profile_ops, run->program, fail))
+        return false;
     if (!fg_is_first(run->world))
         return true;
     if (options->dump_grads && !fg_output_check(options->dump_grads, fail))
@@ -186,6 +188,7 @@ static FgRtOptions runtime_options(const Run *run, FgFault *fault)
     FgRtOptions rt = {.checked = options->checked,
                       .poison = options->poison,
                       .profile = options->profile != NULL,
+                      .profile_ops = options->profile_ops,
                       .no_graph = options->no_graph,
                       .builtin_attention = strcmp(options->attention, "builtin") == 0,
                       .gemm_cache = options->gemm_cache ? options->gemm_cache : run->gemm_beside,

@@ -7,7 +7,7 @@
 static bool parse(FgOptions *options, FgFail *fail, const char *line)
 {
     char text[512];
-    char *argv[32] = {(char *)(uintptr_t)"prog"};
+    char *argv[32] = {(char *)(uintptr_t) "prog"};
     int argc = 1;
     snprintf(text, sizeof text, "%s", line);
     fg_fail_clear(fail);
@@ -81,6 +81,7 @@ static void usage_errors(int *failures)
     refuse(failures, "--data x --weights-prefix p.", "of the names in --weights FILE");
     refuse(failures, "--tune --data x", "for cuda programs"); /* this is the host's runtime */
     refuse(failures, "--tune", "for cuda programs");
+    refuse(failures, "--data x --profile-ops adamw", "--profile FILE, which is not given");
 }
 
 static void fits_the_program(int *failures)

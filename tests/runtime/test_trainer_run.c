@@ -54,7 +54,7 @@ static void run_free(Run *run)
 static int go(Run *run, const FgRtProgram *program, const char *line)
 {
     char text[2048] = "";
-    char *argv[40] = {(char *)(uintptr_t)"prog", (char *)(uintptr_t)"--data", run->tokens};
+    char *argv[40] = {(char *)(uintptr_t) "prog", (char *)(uintptr_t) "--data", run->tokens};
     int argc = 3;
     size_t length = 0, bytes;
     for (; *line && length < sizeof text - 512; line++) {
@@ -572,6 +572,36 @@ static void what_it_reports(int *failures)
     run_free(&run);
 }
 
+/* Whether a table of --profile has a row of an op. */
+static bool times(const Run *run, const char *name, const char *op)
+{
+    uint64_t bytes;
+    char column[32], *path = scratch_path(run->folder, name), *text = scratch_read(path, &bytes);
+    snprintf(column, sizeof column, "\t%s\t", op);
+    bool found = text && strstr(text, column);
+    free(path);
+    free(text);
+    return found;
+}
+
+static void a_profile_of_some(int *failures)
+{
+    Run run = run_new();
+    Bigram bigram;
+    bigram_make(&bigram, 2, 2, 1, 0, false);
+    CHECK(go(&run, &bigram.program, "--steps 2 --profile @/all") == 0);
+    CHECK(times(&run, "all", "adamw") && times(&run, "all", "gather"));
+    CHECK(times(&run, "all", "cross_entropy"));
+    CHECK(go(&run, &bigram.program, "--steps 2 --profile @/some --profile-ops adamw,gather") == 0);
+    CHECK(times(&run, "some", "adamw") && times(&run, "some", "gather"));
+    CHECK(!times(&run, "some", "cross_entropy"));
+    CHECK(go(&run, &bigram.program, "--steps 2 --profile @/none --profile-ops gather,adam") == 1);
+    CHECK(says(&run, "no node of the program is 'adam'"));
+    CHECK(go(&run, &bigram.program, "--steps 2 --profile @/none --profile-ops gather,") == 1);
+    CHECK(says(&run, "no node of the program is ''"));
+    run_free(&run);
+}
+
 UNIT_MAIN({"unclipped runs follow the reference", unclipped},
           {"clipped runs follow the reference", clipped}, {"gradients", gradients},
           {"resume is bitwise", resume_is_bitwise},
@@ -579,4 +609,4 @@ UNIT_MAIN({"unclipped runs follow the reference", unclipped},
           {"counts are counts", counts_are_counts}, {"stops on a signal", stops_on_a_signal},
           {"errors", errors}, {"bad places", bad_places}, {"files stay apart", files_stay_apart},
           {"folders of other runs", folders_of_other_runs}, {"a failing call", a_failing_call},
-          {"what it reports", what_it_reports})
+          {"what it reports", what_it_reports}, {"a profile of some", a_profile_of_some})

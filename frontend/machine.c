@@ -271,6 +271,34 @@ static void read_beside(MachineCx *cx, const FgJson *root)
             read_number(cx, beside, keys[i], LEAST_FACTOR, 1.0, fields[i]);
 }
 
+/* Every key but the first may be absent, and that too where a preset has it. */
+static void read_light(MachineCx *cx, const FgJson *root)
+{
+    static const char *const keys[] = {"flops",          "bf16",           "f16",
+                                       "compute_gather", "gather_compute", "compute_reduce",
+                                       "reduce_compute", "compute_update", "update_compute",
+                                       "compute_parts",  "parts_compute"};
+    enum { FACTORS = 3 }; /* from here on */
+    FgMachine *m = cx->machine;
+    double *const fields[] = {
+        &m->light_flops,         &m->light_bf16,          &m->light_f16,
+        &m->light_beside_gather, &m->gather_beside_light, &m->light_beside_reduce,
+        &m->reduce_beside_light, &m->light_beside_update, &m->update_beside_light,
+        &m->light_beside_parts,  &m->parts_beside_light};
+    const FgJson *light = fg_json_want(cx->json, root, "light", FG_JSON_IS_OBJECT);
+    if (!light)
+        return;
+    fg_json_check_keys(cx->json, light, "'light'", keys, N(keys));
+    read_rate(cx, light, keys[0], fields[0]);
+    if (!(m->light_flops > 0))
+        fg_json_need(cx->json, light, keys[0], FG_JSON_IS_NUMBER);
+    for (uint32_t i = 1; i < N(keys); i++)
+        if (fg_json_get(light, keys[i]) && i < FACTORS)
+            read_rate(cx, light, keys[i], fields[i]);
+        else if (fg_json_get(light, keys[i]))
+            read_number(cx, light, keys[i], LEAST_FACTOR, 1.0, fields[i]);
+}
+
 static bool read_like(MachineCx *cx, FgDiags *diags, const FgJson *root)
 {
     const FgJson *like = fg_json_want(cx->json, root, "like", FG_JSON_IS_STRING);
@@ -337,6 +365,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
                                        "reduce",
                                        "all_to_all",
                                        "beside",
+                                       "light",
                                        "host_memory",
                                        "stash",
                                        "fetch"};
@@ -363,6 +392,7 @@ static bool read_machine(MachineCx *cx, FgDiags *diags, const FgJson *root)
     read_curve(cx, root, "reduce", true, &m->reduce);
     read_curve(cx, root, "all_to_all", false, &m->all_to_all);
     read_beside(cx, root);
+    read_light(cx, root);
     read_host(cx, root);
     return !cx->json->failed;
 }

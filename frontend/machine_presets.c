@@ -65,7 +65,13 @@ typedef struct Preset {
     "            \"compute_update\": 0.75, \"update_compute\": 0.45, \"gather_update\": 0.8,\n"    \
     "            \"update_gather\": 0.79, \"reduce_update\": 0.63, \"update_reduce\": 0.84,\n"     \
     "            \"compute_host\": 0.97, \"link_host\": 0.95, \"stash_fetch\": 0.88,\n"            \
-    "            \"fetch_stash\": 0.56}}\n"
+    "            \"fetch_stash\": 0.56},\n"
+
+/* Light work: fitted to steps that were measured (docs/machine-format.md). */
+#define H200_LIGHT                                                                                 \
+    " \"light\": {\"flops\": 5e10, \"bf16\": 4.65e14, \"f16\": 4.65e14,\n"                         \
+    "           \"compute_gather\": 0.88, \"gather_compute\": 0.95, \"compute_reduce\": 0.82,\n"   \
+    "           \"reduce_compute\": 0.83, \"compute_update\": 0.53, \"update_compute\": 0.73,\n"
 
 #define H200_2                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"2xH200\", \"ranks\": 2,\n"                            \
@@ -80,19 +86,24 @@ typedef struct Preset {
     "            \"parts_update\": 0.8, \"gather_parts\": 0.56, \"parts_gather\": 0.56,\n"         \
     "            \"compute_gather\": 0.96, \"compute_reduce\": 0.86, \"gather_compute\": 0.35,\n"  \
     "            \"reduce_compute\": 0.43, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
-    "0.63,\n" H200_UPDATE
+    "0.63,\n" H200_UPDATE H200_LIGHT                                                               \
+    "           \"compute_parts\": 0.88, \"parts_compute\": 0.95}}\n"
 
 #define H200_4                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"4xH200\", \"ranks\": 4,\n"                            \
     " \"host_memory\": \"768 GB\",\n" H200                                                         \
-    " \"gather\": {\"latency\": 2.6e-5, \"bus_rates\": [[8e6, 7.4e10], [1.28e8, 3.16e11],\n"       \
-    "            [5.12e8, 3.52e11]]},\n"                                                           \
-    " \"reduce\": {\"latency\": 1.8e-5, \"bus_rates\": [[8e6, 1.6e11], [1.28e8, 2.89e11],\n"       \
-    "            [5.12e8, 3.12e11]]},\n"                                                           \
-    " \"beside\": {\"compute_gather\": 0.96, \"compute_reduce\": 0.8, \"gather_compute\": "        \
-    "0.39,\n"                                                                                      \
-    "            \"reduce_compute\": 0.42, \"gather_reduce\": 0.73, \"reduce_gather\": "           \
-    "0.62,\n" H200_UPDATE
+    " \"gather\": {\"latency\": 3.8e-5, \"bus_rates\": [[1e6, 1.82e10], [4.2e6, 6.14e10],\n"       \
+    "            [1.68e7, 1.56e11], [6.7e7, 2.67e11], [2.68e8, 3.35e11], [1.07e9, 3.61e11]]},\n"   \
+    " \"reduce\": {\"latency\": 7.8e-6, \"bus_rates\": [[1e6, 7.0e10], [4.2e6, 9.65e10],\n"        \
+    "            [1.68e7, 2.2e11], [6.7e7, 2.68e11], [2.68e8, 3.01e11], [1.07e9, 3.24e11]]},\n"    \
+    " \"all_to_all\": {\"latency\": 3.9e-5, \"bus_rates\": [[1e6, 1.86e10], [4.2e6, 6.16e10],\n"   \
+    "            [1.68e7, 1.58e11], [6.7e7, 2.64e11], [2.68e8, 3.36e11], [1.07e9, 3.62e11]]},\n"   \
+    " \"beside\": {\"compute_parts\": 0.98, \"parts_compute\": 0.42, \"update_parts\": 0.81,\n"    \
+    "            \"parts_update\": 0.9, \"gather_parts\": 0.51, \"parts_gather\": 0.51,\n"         \
+    "            \"compute_gather\": 0.98, \"compute_reduce\": 0.84, \"gather_compute\": 0.42,\n"  \
+    "            \"reduce_compute\": 0.48, \"gather_reduce\": 0.63, \"reduce_gather\": "           \
+    "0.53,\n" H200_UPDATE H200_LIGHT                                                               \
+    "           \"compute_parts\": 0.88, \"parts_compute\": 0.6}}\n"
 
 #define H100_8                                                                                     \
     "{\"foregather_machine\": 1, \"name\": \"8xH100\", \"ranks\": 8,\n"                            \

@@ -56,6 +56,14 @@ typedef struct FgMachine {
     double compute_beside_parts, parts_beside_compute;
     double update_beside_parts, parts_beside_update;
     double gather_beside_parts, parts_beside_gather;
+    /* Light work: what the compute stream runs whose products take fewer operations than this (0:
+     * nothing counts as light). It wants memory more than the matrix units, so products are slower,
+     * and others slow it, and it them, in another way. Figures of 0: as for all other compute. */
+    double light_flops, light_bf16, light_f16; /* operations; FLOP/s */
+    double light_beside_gather, gather_beside_light;
+    double light_beside_reduce, reduce_beside_light;
+    double light_beside_update, update_beside_light;
+    double light_beside_parts, parts_beside_light;
 } FgMachine;
 
 /* Gathers and parts share the links: each, where nothing was measured. */

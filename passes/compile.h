@@ -20,8 +20,10 @@ typedef struct FgLedger {
 
 /* ---- simulation (passes/simulate.c) ---- */
 /* What runs beside each other: streams, but that gradients in parts, on the stream of reductions,
- * are not made by what makes these. */
-enum { FG_ENGINE_PARTS = FG_N_STREAMS, FG_N_ENGINES };
+ * are not made by what makes these, and that light work of the compute stream is slowed, and slows
+ * others, in another way than large products (FgMachine). */
+enum { FG_ENGINE_PARTS = FG_N_STREAMS, FG_ENGINE_LIGHT, FG_N_ENGINES };
+
 typedef struct FgSim {
     double step_us;
     double

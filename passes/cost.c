@@ -3,11 +3,18 @@
 #include "ir/op_table.h"
 #include "passes/simulate.h"
 
-static double matmul_rate(const FgMachine *machine, FgDtype dtype)
+static double matmul_rate(const FgMachine *machine, FgDtype dtype, bool light)
 {
     if (dtype == FG_BF16)
-        return machine->matmul_bf16;
-    return dtype == FG_F16 ? machine->matmul_f16 : machine->matmul_f32;
+        return light && machine->light_bf16 > 0.0 ? machine->light_bf16 : machine->matmul_bf16;
+    if (dtype == FG_F16)
+        return light && machine->light_f16 > 0.0 ? machine->light_f16 : machine->matmul_f16;
+    return machine->matmul_f32;
+}
+
+bool fg_is_light(const FgMachine *machine, const FgNode *node, const FgCost *cost)
+{
+    return node->stream == FG_STREAM_COMPUTE && cost->matmul_flops < machine->light_flops;
 }
 
 static double quotient(double work, double rate)
@@ -68,7 +75,8 @@ double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const F
     FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID
                         ? module->values.data[node->operands[0]].type->dtype
                         : FG_F32;
-    double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype)) +
+    bool light = fg_is_light(machine, node, cost);
+    double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype, light)) +
                    quotient(cost->vector_flops, machine->vector_flops);
     double attention = attention_seconds(module, machine, node, cost);
     flops = attention > 0.0 ? attention : flops;

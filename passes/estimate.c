@@ -26,13 +26,63 @@ static uint64_t value_bytes(const FgModule *m, uint32_t v)
 }
 
 /* ---- time ---- */
-static void add_gather(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
-                       const FgNode *node, uint32_t *seen, uint32_t *last_end)
+/* How fast an engine is beside compute, and compute beside it. */
+typedef struct Pair {
+    double engine, compute;
+} Pair;
+
+/* What nodes are timed with. */
+typedef struct Rates {
+    const FgModule *module;
+    const FgMachine *machine;
+    Pair gather, reduce, parts;
+} Rates;
+
+/* Large products and light work slow others in their own ways: the mean by their time. */
+static Pair beside_compute(const FgMachine *machine, uint32_t engine, double share)
 {
+    bool running[FG_N_ENGINES] = {[FG_STREAM_COMPUTE] = true};
+    double large[FG_N_ENGINES], light[FG_N_ENGINES], rest = 1 - share;
+    running[engine] = true;
+    fg_engine_speeds(machine, running, large);
+    running[FG_STREAM_COMPUTE] = false;
+    running[FG_ENGINE_LIGHT] = true;
+    fg_engine_speeds(machine, running, light);
+    return (Pair){rest * large[engine] + share * light[engine],
+                  rest * large[FG_STREAM_COMPUTE] + share * light[FG_ENGINE_LIGHT]};
+}
+
+/* Of the time that compute takes in a body. */
+static double light_share(const FgModule *m, const FgMachine *machine)
+{
+    const FgIdVec *order = &main_body(m)->order;
+    double all = 0, light = 0;
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &m->nodes.data[order->data[i]];
+        FgCost cost;
+        if (!fg_node_is_compute(node))
+            continue;
+        fg_node_cost(m, node, &cost);
+        double seconds = fg_cost_seconds(m, machine, node, &cost);
+        all += seconds;
+        light += fg_is_light(machine, node, &cost) ? seconds : 0;
+    }
+    return all > 0 ? light / all : 0;
+}
+
+static double node_seconds(const Rates *rates, const FgNode *node)
+{
+    return fg_node_seconds(rates->module, rates->machine, node);
+}
+
+static void add_gather(FgEstimate *estimate, const Rates *rates, const FgNode *node, uint32_t *seen,
+                       uint32_t *last_end)
+{
+    const FgModule *m = rates->module;
     uint32_t first = 0, at = estimate->start.len;
     while (estimate->base->gathers.data[first].bucket != node->bucket)
         first++;
-    double seconds = fg_node_seconds(m, machine, node) / machine->gather_beside_compute;
+    double seconds = node_seconds(rates, node) / rates->gather.engine;
     const FgPlanBucket *bucket = &estimate->base->buckets.data[node->bucket];
     FgGatherSite site = {.gather = first + seen[node->bucket],
                          .earliest = last_end[node->bucket],
@@ -49,30 +99,24 @@ static void add_gather(FgEstimate *estimate, const FgModule *m, const FgMachine 
 
 /* What is left of a collective's gain where it comes in parts: the time that it takes beside
  * compute, what compute loses by it, and what the update reads more. */
-static void consider_parts(const FgModule *m, const FgMachine *machine, const FgNode *node,
-                           FgReduceSite *site)
+static void consider_parts(const Rates *rates, const FgNode *node, FgReduceSite *site)
 {
     FgNode other = *node;
-    bool running[FG_N_ENGINES] = {[FG_STREAM_COMPUTE] = true, [FG_STREAM_REDUCE] = true};
-    double summed[FG_N_ENGINES], parts[FG_N_ENGINES];
-    site->may_part = node->op == FG_OP_reduce_scatter && !fg_parts_refused(m, node->bucket);
+    site->may_part =
+        node->op == FG_OP_reduce_scatter && !fg_parts_refused(rates->module, node->bucket);
     if (!site->may_part)
         return;
-    fg_engine_speeds(machine, running, summed);
-    running[FG_STREAM_REDUCE] = false;
-    running[FG_ENGINE_PARTS] = true;
-    fg_engine_speeds(machine, running, parts);
     other.op = FG_OP_all_to_all;
-    site->parts = fg_node_seconds(m, machine, &other) / parts[FG_ENGINE_PARTS];
-    double more = (double)(site->bytes - site->own_bytes) / machine->memory_rate;
-    site->saved = site->seconds * (2 - summed[FG_STREAM_COMPUTE]) -
-                  site->parts * (2 - parts[FG_STREAM_COMPUTE]) - more;
+    site->parts = node_seconds(rates, &other) / rates->parts.engine;
+    double more = (double)(site->bytes - site->own_bytes) / rates->machine->memory_rate;
+    site->saved = site->seconds * (2 - rates->reduce.compute) -
+                  site->parts * (2 - rates->parts.compute) - more;
 }
 
-static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
-                         const FgNode *node)
+static void add_transfer(FgEstimate *estimate, const Rates *rates, const FgNode *node)
 {
-    double seconds = fg_node_seconds(m, machine, node) / machine->reduce_beside_compute;
+    const FgModule *m = rates->module;
+    double seconds = node_seconds(rates, node) / rates->reduce.engine;
     uint32_t n = estimate->reduces.len;
     FgReduceSite *last = n > 0 ? &estimate->reduces.data[n - 1] : NULL;
     if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all) {
@@ -82,7 +126,7 @@ static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachin
                              .seconds = seconds,
                              .bytes = value_bytes(m, node->operands[0]),
                              .own_bytes = value_bytes(m, node->results[0])};
-        consider_parts(m, machine, node, &site);
+        consider_parts(rates, node, &site);
         fg_vec_push(estimate->arena, &estimate->reduces, site);
     } else if (last && node->stream == FG_STREAM_REDUCE) {
         last->after += seconds;
@@ -96,11 +140,11 @@ static void add_transfer(FgEstimate *estimate, const FgModule *m, const FgMachin
 }
 
 /* Parts of an update (states in host memory) are one site. */
-static void add_pending(FgEstimate *estimate, const FgModule *m, const FgMachine *machine,
-                        const FgNode *node)
+static void add_pending(FgEstimate *estimate, const Rates *rates, const FgNode *node)
 {
+    const FgModule *m = rates->module;
     uint32_t n = estimate->pending.len;
-    double seconds = fg_node_seconds(m, machine, node);
+    double seconds = node_seconds(rates, node);
     if (n > 0 && estimate->pending.data[n - 1].bucket == node->bucket) {
         estimate->pending.data[n - 1].seconds += seconds;
         return;
@@ -127,21 +171,24 @@ static void read_body(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
     const FgIdVec *order = &main_body(m)->order;
     uint32_t *seen = FG_NEW_ARRAY(scratch, uint32_t, m->buckets.len + 1);
     uint32_t *last_end = FG_NEW_ARRAY(scratch, uint32_t, m->buckets.len + 1);
-    double now = 0;
+    double now = 0, light = light_share(m, machine);
+    const Rates rates = {m, machine, beside_compute(machine, FG_STREAM_GATHER, light),
+                         beside_compute(machine, FG_STREAM_REDUCE, light),
+                         beside_compute(machine, FG_ENGINE_PARTS, light)};
     for (uint32_t i = 0; i < order->len; i++) {
         const FgNode *node = &m->nodes.data[order->data[i]];
         if (node->op == FG_OP_gather) {
-            add_gather(estimate, m, machine, node, seen, last_end);
+            add_gather(estimate, &rates, node, seen, last_end);
         } else if (node->op == FG_OP_release) {
             close_gather(estimate, node->bucket, last_end);
         } else if (fg_node_is_compute(node)) {
             fg_vec_push(estimate->arena, &estimate->start, now);
-            now += fg_node_seconds(m, machine, node);
+            now += node_seconds(&rates, node);
         } else if ((node->op == FG_OP_adamw || node->op == FG_OP_adamw_part) &&
                    fg_node_attr(node, "pending")->i) {
-            add_pending(estimate, m, machine, node);
+            add_pending(estimate, &rates, node);
         } else if (!fg_node_is_name(node) && node->stream != FG_STREAM_COMPUTE) {
-            add_transfer(estimate, m, machine, node);
+            add_transfer(estimate, &rates, node);
         }
     }
     fg_vec_push(estimate->arena, &estimate->start, now);

@@ -33,11 +33,12 @@ typedef struct Tableau {
 /* Engines without work have no part in any set; what shares a stream has no set together. */
 static bool may_run(const double *work, uint32_t set)
 {
-    uint32_t one_stream = 1u << FG_STREAM_REDUCE | 1u << FG_ENGINE_PARTS;
+    const uint32_t reduce = 1u << FG_STREAM_REDUCE | 1u << FG_ENGINE_PARTS,
+                   compute = 1u << FG_STREAM_COMPUTE | 1u << FG_ENGINE_LIGHT;
     for (uint32_t e = 0; e < ENGINES; e++)
         if ((set >> e & 1) && !(work[e] > 0))
             return false;
-    return (set & one_stream) != one_stream;
+    return (set & reduce) != reduce && (set & compute) != compute;
 }
 
 static void add_set(Tableau *t, const FgMachine *machine, uint32_t set)

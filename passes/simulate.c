@@ -20,6 +20,7 @@ typedef struct Body {
     const FgModule *module;
     const FgFunc *func;
     double *seconds;               /* by position: duration alone */
+    bool *light;                   /* by position: light work of the compute stream */
     uint32_t *position;            /* node id -> position + 1 in the function; 0 elsewhere */
     bool *done;                    /* by position */
     uint32_t *queue[FG_N_STREAMS]; /* positions, in issue order */
@@ -34,6 +35,7 @@ typedef struct Figures {
     double busy[FG_N_STREAMS];  /* with contention */
     double alone[FG_N_STREAMS]; /* without */
     double parts;               /* of what the stream of reductions does alone */
+    double light;               /* of what the compute stream does alone */
     double exposed[FG_N_STREAMS];
     uint32_t gathers;
     double gather_bytes, reduce_bytes, token_bytes;
@@ -137,6 +139,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
     *body = (Body){.arena = scratch, .module = module, .func = func};
     uint32_t n = func->order.len;
     body->seconds = FG_NEW_ARRAY(scratch, double, n);
+    body->light = FG_NEW_ARRAY(scratch, bool, n);
     body->position = FG_NEW_ARRAY(scratch, uint32_t, module->nodes.len);
     body->done = FG_NEW_ARRAY(scratch, bool, n);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++)
@@ -148,10 +151,12 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         FgCost cost = {0};
         fg_node_cost(module, node, &cost);
         body->seconds[i] = fg_cost_seconds(module, machine, node, &cost);
+        body->light[i] = fg_is_light(machine, node, &cost);
         body->position[node->id] = i + 1;
         body->queue[node->stream][body->n_queue[node->stream]++] = i;
         figures->alone[node->stream] += body->seconds[i];
         figures->parts += node->op == FG_OP_all_to_all ? body->seconds[i] : 0;
+        figures->light += body->light[i] ? body->seconds[i] : 0;
         count_bytes(figures, node->op, cost.wire_bytes);
         double end = path_step(module, node, body->seconds[i], &ready);
         figures->path = end > figures->path ? end : figures->path;
@@ -240,38 +245,77 @@ static double or_else(double measured, double otherwise)
     return measured > 0.0 ? measured : otherwise;
 }
 
+/* Compute is large products or light work, one at a time; what is missing of light work is what it
+ * is of large products. */
+static void compute_speeds(const FgMachine *m, const bool *running, double *out)
+{
+    bool gather = running[FG_STREAM_GATHER], reduce = running[FG_STREAM_REDUCE],
+         parts = running[FG_ENGINE_PARTS], copy = running[FG_STREAM_COPY];
+    double host =
+               factor(running[FG_STREAM_STASH] || running[FG_STREAM_FETCH], m->compute_beside_host),
+           in_parts = or_else(m->compute_beside_parts, m->compute_beside_gather),
+           update = or_else(m->compute_beside_update, m->compute_beside_reduce);
+    out[FG_STREAM_COMPUTE] = factor(gather, m->compute_beside_gather) *
+                             factor(reduce, m->compute_beside_reduce) * factor(parts, in_parts) *
+                             factor(copy, update) * host;
+    out[FG_ENGINE_LIGHT] =
+        factor(gather, or_else(m->light_beside_gather, m->compute_beside_gather)) *
+        factor(reduce, or_else(m->light_beside_reduce, m->compute_beside_reduce)) *
+        factor(parts, or_else(m->light_beside_parts, in_parts)) *
+        factor(copy, or_else(m->light_beside_update, update)) * host;
+}
+
+/* How much slower an engine is beside compute of either kind. */
+static double beside_compute(const bool *running, double large, double light)
+{
+    return factor(running[FG_STREAM_COMPUTE], large) *
+           factor(running[FG_ENGINE_LIGHT], or_else(light, large));
+}
+
 void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out)
 {
     const FgMachine *m = machine;
-    bool compute = running[FG_STREAM_COMPUTE], gather = running[FG_STREAM_GATHER],
-         reduce = running[FG_STREAM_REDUCE], copy = running[FG_STREAM_COPY],
-         stash = running[FG_STREAM_STASH], fetch = running[FG_STREAM_FETCH],
-         parts = running[FG_ENGINE_PARTS], link = gather || reduce || parts;
-    out[FG_STREAM_COMPUTE] =
-        factor(gather, m->compute_beside_gather) * factor(reduce, m->compute_beside_reduce) *
-        factor(parts, or_else(m->compute_beside_parts, m->compute_beside_gather)) *
-        factor(copy, or_else(m->compute_beside_update, m->compute_beside_reduce)) *
-        factor(stash || fetch, m->compute_beside_host);
+    bool gather = running[FG_STREAM_GATHER], reduce = running[FG_STREAM_REDUCE],
+         copy = running[FG_STREAM_COPY], stash = running[FG_STREAM_STASH],
+         fetch = running[FG_STREAM_FETCH], parts = running[FG_ENGINE_PARTS],
+         link = gather || reduce || parts;
+    compute_speeds(m, running, out);
     out[FG_STREAM_GATHER] =
-        factor(compute, m->gather_beside_compute) * factor(reduce, m->gather_beside_reduce) *
+        beside_compute(running, m->gather_beside_compute, m->gather_beside_light) *
+        factor(reduce, m->gather_beside_reduce) *
         factor(parts, or_else(m->gather_beside_parts, FG_PARTS_BESIDE_GATHER)) *
         factor(copy, m->gather_beside_update) * factor(stash || fetch, m->link_beside_host);
     out[FG_STREAM_REDUCE] =
-        factor(compute, m->reduce_beside_compute) * factor(gather, m->reduce_beside_gather) *
-        factor(copy, m->reduce_beside_update) * factor(stash || fetch, m->link_beside_host);
+        beside_compute(running, m->reduce_beside_compute, m->reduce_beside_light) *
+        factor(gather, m->reduce_beside_gather) * factor(copy, m->reduce_beside_update) *
+        factor(stash || fetch, m->link_beside_host);
     out[FG_ENGINE_PARTS] =
-        factor(compute, or_else(m->parts_beside_compute, m->gather_beside_compute)) *
+        beside_compute(running, or_else(m->parts_beside_compute, m->gather_beside_compute),
+                       or_else(m->parts_beside_light, m->gather_beside_light)) *
         factor(gather, or_else(m->parts_beside_gather, FG_PARTS_BESIDE_GATHER)) *
         factor(copy, or_else(m->parts_beside_update, m->gather_beside_update)) *
         factor(stash || fetch, m->link_beside_host);
     out[FG_STREAM_COPY] =
-        factor(compute, or_else(m->update_beside_compute, m->reduce_beside_compute)) *
+        beside_compute(running, or_else(m->update_beside_compute, m->reduce_beside_compute),
+                       m->update_beside_light) *
         factor(gather, m->update_beside_gather) * factor(reduce, m->update_beside_reduce) *
         factor(parts, or_else(m->update_beside_parts, m->update_beside_gather));
-    out[FG_STREAM_STASH] = factor(compute, m->host_beside_compute) *
-                           factor(link, m->host_beside_link) * factor(fetch, m->stash_beside_fetch);
-    out[FG_STREAM_FETCH] = factor(compute, m->host_beside_compute) *
-                           factor(link, m->host_beside_link) * factor(stash, m->fetch_beside_stash);
+    double host = beside_compute(running, m->host_beside_compute, 0);
+    out[FG_STREAM_STASH] =
+        host * factor(link, m->host_beside_link) * factor(fetch, m->stash_beside_fetch);
+    out[FG_STREAM_FETCH] =
+        host * factor(link, m->host_beside_link) * factor(stash, m->fetch_beside_stash);
+}
+
+/* The engine that a stream's running node is work of. */
+static uint32_t engine_of(const Body *body, const Engines *engines, uint32_t stream)
+{
+    uint32_t position = body->queue[stream][engines->head[stream]];
+    if (stream == FG_STREAM_COMPUTE && body->light[position])
+        return FG_ENGINE_LIGHT;
+    if (stream == FG_STREAM_REDUCE && node_at(body, position)->op == FG_OP_all_to_all)
+        return FG_ENGINE_PARTS;
+    return stream;
 }
 
 /* Speeds by stream, each by the engine that its node runs on. */
@@ -281,16 +325,11 @@ static void stream_speeds(const Body *body, const FgMachine *machine, const Engi
     bool running[FG_N_ENGINES] = {false};
     double speed[FG_N_ENGINES];
     for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-        running[s] = engines->running[s];
-    bool parts =
-        running[FG_STREAM_REDUCE] &&
-        node_at(body, body->queue[FG_STREAM_REDUCE][engines->head[FG_STREAM_REDUCE]])->op ==
-            FG_OP_all_to_all;
-    running[FG_ENGINE_PARTS] = parts;
-    running[FG_STREAM_REDUCE] &= !parts;
+        if (engines->running[s])
+            running[engine_of(body, engines, s)] = true;
     fg_engine_speeds(machine, running, speed);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-        out[s] = speed[s == FG_STREAM_REDUCE && parts ? (uint32_t)FG_ENGINE_PARTS : s];
+        out[s] = engines->running[s] ? speed[engine_of(body, engines, s)] : 1.0;
 }
 
 /* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
@@ -371,6 +410,7 @@ static void add(Figures *sum, const Figures *one, double times)
     sum->reduce_bytes += times * one->reduce_bytes;
     sum->token_bytes += times * one->token_bytes;
     sum->parts += times * one->parts;
+    sum->light += times * one->light;
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         sum->busy[s] += times * one->busy[s];
         sum->alone[s] += times * one->alone[s];
@@ -432,6 +472,8 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
     memcpy(work, sum.alone, sizeof sum.alone);
     work[FG_STREAM_REDUCE] -= sum.parts;
     work[FG_ENGINE_PARTS] = sum.parts;
+    work[FG_STREAM_COMPUTE] -= sum.light;
+    work[FG_ENGINE_LIGHT] = sum.light;
     out->joint_us = fg_joint_bound(machine, work, out->joint_price) * 1e6;
 }
 

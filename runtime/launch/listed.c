@@ -1,3 +1,4 @@
+/* Words of a list: whole ones, as far as commas go. */
 #include "runtime/launch/listed.h"
 
 #include <string.h>

@@ -27,6 +27,14 @@ static void layer_shapes(const FgProbeLayer *l, Shape *out)
         out[i] = shapes[i];
 }
 
+/* What a layer has between its products is small and wants memory: norms stand for all of it. */
+static void issue_norm(FgProbeRig *rig, cudaStream_t stream, const FgProbeLayer *l)
+{
+    if (l->with_norms)
+        fg_cuda_rmsnorm(rig->cx, stream, 0, rig->at.x, rig->at.weights, rig->at.y, l->tokens,
+                        l->hidden, l->dt, 1e-5);
+}
+
 /* Weights come from memory, not from the cache: each product has its own. */
 static void issue_layer(FgProbeRig *rig, cudaStream_t stream, const void *what)
 {
@@ -40,6 +48,7 @@ static void issue_layer(FgProbeRig *rig, cudaStream_t stream, const void *what)
         end += shapes[i].n * shapes[i].k * item_bytes(l->dt);
         fg_cuda_linear(rig->cx, stream, 0, at->x, at->weights + offset[i], FG_RT_NONE, FG_RT_NONE,
                        at->y, l->tokens, shapes[i].n, shapes[i].k, 0, l->dt, ws, ws_bytes);
+        issue_norm(rig, stream, l);
     }
     for (int i = N_SHAPES - 1; i >= 0; i--) {
         uint64_t n = shapes[i].n, k = shapes[i].k;
@@ -47,6 +56,7 @@ static void issue_layer(FgProbeRig *rig, cudaStream_t stream, const void *what)
                           l->tokens, n, k, 0, l->dt, ws, ws_bytes);
         fg_cuda_linear_dw(rig->cx, stream, 0, at->x, at->dy, at->weight_grads + offset[i],
                           l->tokens, n, k, 0, l->dt, l->dt, 0, ws, ws_bytes);
+        issue_norm(rig, stream, l);
     }
 }
 

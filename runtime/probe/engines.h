@@ -7,6 +7,7 @@
 typedef struct FgProbeLayer { /* a Llama layer's products, forward and backward */
     const char *name;
     uint64_t tokens, hidden, kv, ffn, dt;
+    bool with_norms; /* a small kernel follows each product, about as many as a layer has */
 } FgProbeLayer;
 
 typedef struct FgProbeAttention {

@@ -90,20 +90,30 @@ static void put_curve(FILE *out, const char *key, const char *rates, const FgPro
     fputs("]},\n", out);
 }
 
-static void put_beside(FILE *out, const double *beside)
+/* Those that were measured, behind `n` others of their object. */
+static void put_factors(FILE *out, const char *const *keys, const double *factors, uint32_t n_keys,
+                        uint32_t n)
 {
-    static const char *const keys[] = {
-#define FG_PROBE_ONE(key) #key,
-        FG_PROBE_BESIDE(FG_PROBE_ONE)
-#undef FG_PROBE_ONE
-    };
-    fputs(" \"beside\": {", out);
-    for (uint32_t i = 0, n = 0; i < FG_PROBE_N_BESIDE; i++) {
-        if (!(beside[i] > 0))
+    for (uint32_t i = 0; i < n_keys; i++) {
+        if (!(factors[i] > 0))
             continue;
-        fprintf(out, "%s\"%s\": %.3f", n == 0 ? "" : n % 4 ? ", " : ",\n   ", keys[i], beside[i]);
+        fprintf(out, "%s\"%s\": %.3f", n == 0 ? "" : n % 4 ? ", " : ",\n   ", keys[i], factors[i]);
         n++;
     }
+}
+
+static void put_beside(FILE *out, const FgProbeFigures *f)
+{
+#define FG_PROBE_ONE(key) #key,
+    static const char *const keys[] = {FG_PROBE_BESIDE(FG_PROBE_ONE)};
+    static const char *const light[] = {FG_PROBE_LIGHT(FG_PROBE_ONE)};
+#undef FG_PROBE_ONE
+    fputs(" \"beside\": {", out);
+    put_factors(out, keys, f->beside, FG_PROBE_N_BESIDE, 0);
+    fprintf(out, "},\n \"light\": {\"flops\": %.3g", f->light_flops);
+    if (f->light_matmul > 0)
+        fprintf(out, ", \"bf16\": %.4g, \"f16\": %.4g", f->light_matmul, f->light_matmul);
+    put_factors(out, light, f->light, FG_PROBE_N_LIGHT, f->light_matmul > 0 ? 3 : 1);
     fputs("}}\n", out);
 }
 
@@ -135,5 +145,5 @@ void fg_probe_write(FILE *out, const FgProbeFigures *f)
         put_curve(out, "all_to_all", "bus_rates", &f->all_to_all, part);
         fprintf(out, " \"reserved_parts\": %" PRIu64 ",\n", f->reserved_parts);
     }
-    put_beside(out, f->beside);
+    put_beside(out, f);
 }

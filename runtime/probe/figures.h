@@ -43,6 +43,25 @@ typedef enum FgProbeBeside {
         FG_PROBE_N_BESIDE
 } FgProbeBeside;
 
+/* The same of light work of the compute stream (FgMachine), which a machine file has under `light`.
+ */
+#define FG_PROBE_LIGHT(X)                                                                          \
+    X(compute_gather)                                                                              \
+    X(gather_compute)                                                                              \
+    X(compute_reduce)                                                                              \
+    X(reduce_compute)                                                                              \
+    X(compute_update)                                                                              \
+    X(update_compute)                                                                              \
+    X(compute_parts)                                                                               \
+    X(parts_compute)
+
+typedef enum FgProbeLight {
+#define FG_PROBE_ONE(key) FG_PROBE_LIGHT_##key,
+    FG_PROBE_LIGHT(FG_PROBE_ONE)
+#undef FG_PROBE_ONE
+        FG_PROBE_N_LIGHT
+} FgProbeLight;
+
 enum { FG_PROBE_POINTS = 12, FG_PROBE_HEADS = 2 }; /* the most that a probe measures */
 
 typedef struct FgProbePoint {
@@ -67,6 +86,8 @@ typedef struct FgProbeFigures {
     FgProbeCurve gather, reduce, stash, fetch; /* gather and reduce: bytes of whole buffers */
     FgProbeCurve all_to_all;                   /* the same; empty: not measured */
     double beside[FG_PROBE_N_BESIDE];          /* over 0, at most 1; 0: not measured */
+    double light_flops, light_matmul; /* light are fewer operations; of both 16-bit types */
+    double light[FG_PROBE_N_LIGHT];   /* as `beside` */
 } FgProbeFigures;
 
 /* When an engine's equal items ended, one after the other, from some common moment on. */

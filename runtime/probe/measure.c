@@ -15,9 +15,13 @@
 static const double settle_s = 0.5, figure_s = 0.3, point_s = 0.02, pair_s = 0.15;
 
 static const FgProbeLayer large = {
-    "8B layer, 4096 tokens, bf16", 4096, 4096, 1024, 14336, FG_RT_BF16};
-static const FgProbeLayer wide = {"1B layer, 8192 tokens, bf16", 8192, 2048, 512, 8192, FG_RT_BF16};
-static const FgProbeLayer narrow = {"1B layer, 512 tokens, bf16", 512, 2048, 512, 8192, FG_RT_BF16};
+    "8B layer, 4096 tokens, bf16", 4096, 4096, 1024, 14336, FG_RT_BF16, false};
+static const FgProbeLayer wide = {
+    "1B layer, 8192 tokens, bf16", 8192, 2048, 512, 8192, FG_RT_BF16, false};
+static const FgProbeLayer narrow = {
+    "1B layer, 512 tokens, bf16", 512, 2048, 512, 8192, FG_RT_BF16, false};
+/* Operations of a product: those of `narrow` take up to 1.7e10, those that fill a device more. */
+static const double light_flops = 5e10;
 
 /* ---- rates ---- */
 
@@ -61,7 +65,7 @@ static bool mean_rate(FgProbeRig *rig, uint64_t dt, double *out_rate)
 
 static bool measure_products(FgProbeRig *rig, FgProbeFigures *out)
 {
-    FgProbeLayer single = {"1B layer, 2048 tokens, f32", 2048, 2048, 512, 8192, FG_RT_F32};
+    FgProbeLayer single = {"1B layer, 2048 tokens, f32", 2048, 2048, 512, 8192, FG_RT_F32, false};
     double ignored;
     bool tensor = rig->cx->sm >= 80; /* older chips have bf16 only by detours, at f32's rate */
     fg_probe_say(rig, "products, after %.1f s for clocks to settle", settle_s);
@@ -70,8 +74,9 @@ static bool measure_products(FgProbeRig *rig, FgProbeFigures *out)
         !mean_rate(rig, FG_RT_F16, &out->matmul_f16))
         return false;
     out->matmul_bf16 = out->matmul_f32;
+    out->light_flops = light_flops;
     return !tensor || (mean_rate(rig, FG_RT_BF16, &out->matmul_bf16) &&
-                       layer_rate(rig, &narrow, 16, figure_s, &ignored));
+                       layer_rate(rig, &narrow, 16, figure_s, &out->light_matmul));
 }
 
 static bool attention_rate(FgProbeRig *rig, FgProbeAttention shape, bool backward, double *out_rate)
@@ -152,7 +157,7 @@ static bool measure_curve(FgProbeRig *rig, Maker *make, uint64_t first, uint64_t
 
 /* ---- engines side by side ---- */
 
-enum { COMPUTE, GATHER, REDUCE, UPDATE, STASH, FETCH, NARROW, PARTS, N_ENGINES };
+enum { COMPUTE, GATHER, REDUCE, UPDATE, STASH, FETCH, LIGHT, PARTS, N_ENGINES };
 
 typedef struct Engines {
     FgProbeWork works[N_ENGINES]; /* those without a graph are not measured */
@@ -162,36 +167,35 @@ typedef struct Engines {
 
 enum { BUCKET_MIB = 128, COPY_MIB = 64 };
 
-static bool engines_open(FgProbeRig *rig, Engines *e)
+/* Large products, and the light work of few tokens, which wants memory more than arithmetic. */
+static bool open_compute(FgProbeRig *rig, Engines *e)
 {
     FgProbeLayer layer = rig->cx->sm >= 80 ? large : wide, small = narrow;
     if (rig->cx->sm < 80)
         layer.dt = small.dt = FG_RT_F16;
     layer.name = "compute";
-    small.name = "narrow"; /* products of few tokens, which want memory too */
-    const uint64_t bucket = BUCKET_MIB * MIB, copy = COPY_MIB * MIB;
+    small.name = "light";
+    small.with_norms = true;
     return fg_probe_layer(rig, &layer, 1, &e->works[COMPUTE]) &&
-           fg_probe_gather(rig, bucket, 8, &e->works[GATHER]) &&
+           fg_probe_layer(rig, &small, 16, &e->works[LIGHT]);
+}
+
+static bool engines_open(FgProbeRig *rig, Engines *e)
+{
+    const uint64_t bucket = BUCKET_MIB * MIB, copy = COPY_MIB * MIB;
+    return open_compute(rig, e) && fg_probe_gather(rig, bucket, 8, &e->works[GATHER]) &&
            fg_probe_reduce(rig, bucket, 8, &e->works[REDUCE]) &&
            fg_probe_update(rig, 16, &e->works[UPDATE]) &&
            fg_probe_stash(rig, copy, 4, &e->works[STASH]) &&
-           fg_probe_fetch(rig, copy, 4, &e->works[FETCH]) &&
-           fg_probe_layer(rig, &small, 16, &e->works[NARROW]);
+           fg_probe_fetch(rig, copy, 4, &e->works[FETCH]);
 }
 
 /* Those that gradients in parts meet. */
 static bool engines_open_parts(FgProbeRig *rig, Engines *e)
 {
-    FgProbeLayer layer = rig->cx->sm >= 80 ? large : wide, small = narrow;
-    if (rig->cx->sm < 80)
-        layer.dt = small.dt = FG_RT_F16;
-    layer.name = "compute";
-    small.name = "narrow";
-    return fg_probe_layer(rig, &layer, 1, &e->works[COMPUTE]) &&
-           fg_probe_gather(rig, BUCKET_MIB * MIB, 8, &e->works[GATHER]) &&
+    return open_compute(rig, e) && fg_probe_gather(rig, BUCKET_MIB * MIB, 8, &e->works[GATHER]) &&
            fg_probe_update(rig, 16, &e->works[UPDATE]) &&
-           fg_probe_parts(rig, BUCKET_MIB * MIB, 8, &e->works[PARTS]) &&
-           fg_probe_layer(rig, &small, 16, &e->works[NARROW]);
+           fg_probe_parts(rig, BUCKET_MIB * MIB, 8, &e->works[PARTS]);
 }
 
 /* Alone, by the same way of measuring as beside others. */
@@ -248,8 +252,8 @@ static bool engines_together(FgProbeRig *rig, Engines *e)
                 {2, {GATHER, UPDATE}},          {2, {REDUCE, UPDATE}},
                 {3, {COMPUTE, GATHER, REDUCE}}, {3, {COMPUTE, GATHER, UPDATE}},
                 {3, {COMPUTE, REDUCE, UPDATE}}, {4, {COMPUTE, GATHER, REDUCE, UPDATE}},
-                {2, {NARROW, GATHER}},          {2, {NARROW, REDUCE}},
-                {2, {NARROW, UPDATE}},          {2, {COMPUTE, STASH}},
+                {2, {LIGHT, GATHER}},           {2, {LIGHT, REDUCE}},
+                {2, {LIGHT, UPDATE}},           {2, {COMPUTE, STASH}},
                 {2, {COMPUTE, FETCH}},          {2, {GATHER, STASH}},
                 {2, {GATHER, FETCH}},           {2, {REDUCE, STASH}},
                 {2, {REDUCE, FETCH}},           {2, {STASH, FETCH}}};
@@ -277,11 +281,11 @@ static bool parts_together(FgProbeRig *rig, Engines *e)
                 {2, {GATHER, UPDATE}},
                 {3, {COMPUTE, GATHER, PARTS}},
                 {4, {COMPUTE, GATHER, UPDATE, PARTS}},
-                {2, {NARROW, PARTS}},
-                {2, {NARROW, GATHER}},
-                {2, {NARROW, UPDATE}},
-                {3, {NARROW, UPDATE, PARTS}},
-                {4, {NARROW, GATHER, UPDATE, PARTS}}};
+                {2, {LIGHT, PARTS}},
+                {2, {LIGHT, GATHER}},
+                {2, {LIGHT, UPDATE}},
+                {3, {LIGHT, UPDATE, PARTS}},
+                {4, {LIGHT, GATHER, UPDATE, PARTS}}};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (!measure_set(rig, e, sets[i].set, sets[i].n))
             return false;
@@ -318,6 +322,23 @@ static void put_beside(const Engines *e, double *out)
     out[FG_PROBE_fetch_stash] = s[FETCH][STASH];
 }
 
+static void put_light(const Engines *e, double *out)
+{
+    const double(*s)[N_ENGINES] = e->speed;
+    out[FG_PROBE_LIGHT_compute_gather] = s[LIGHT][GATHER];
+    out[FG_PROBE_LIGHT_gather_compute] = s[GATHER][LIGHT];
+    out[FG_PROBE_LIGHT_compute_reduce] = s[LIGHT][REDUCE];
+    out[FG_PROBE_LIGHT_reduce_compute] = s[REDUCE][LIGHT];
+    out[FG_PROBE_LIGHT_compute_update] = s[LIGHT][UPDATE];
+    out[FG_PROBE_LIGHT_update_compute] = s[UPDATE][LIGHT];
+}
+
+static void put_light_parts(const Engines *e, double *out)
+{
+    out[FG_PROBE_LIGHT_compute_parts] = e->speed[LIGHT][PARTS];
+    out[FG_PROBE_LIGHT_parts_compute] = e->speed[PARTS][LIGHT];
+}
+
 static void put_beside_parts(const Engines *e, double *out)
 {
     const double(*s)[N_ENGINES] = e->speed;
@@ -339,10 +360,13 @@ static bool measure_beside(FgProbeRig *rig, bool parts, FgProbeFigures *out)
     }
     bool ok = parts ? engines_open_parts(rig, e) : engines_open(rig, e);
     ok = ok && engines_alone(rig, e) && (parts ? parts_together(rig, e) : engines_together(rig, e));
-    if (ok && parts)
+    if (ok && parts) {
         put_beside_parts(e, out->beside);
-    else if (ok)
+        put_light_parts(e, out->light);
+    } else if (ok) {
         put_beside(e, out->beside);
+        put_light(e, out->light);
+    }
     for (uint32_t i = 0; i < N_ENGINES; i++)
         fg_probe_work_free(&e->works[i]);
     free(e);

@@ -48,10 +48,13 @@ static void figures(int *failures)
     CHECK(!h200.reserved_estimated);
     CHECK_EQ_U64(h200.workspace_bytes, 144 << 20);
     CHECK_EQ_U64(load(failures, a, "host").workspace_bytes, 4 << 20);
-    /* All-gather by copy engines on four H200s: 128 MB at 316 GB/s of bus bandwidth. */
-    CHECK_NEAR(fg_curve_seconds(&h200.gather, 128e6), 128e6 * 0.75 / 316e9, 1e-9);
-    CHECK_NEAR(fg_curve_seconds(&h200.gather, 1024e6), 2 * 512e6 * 0.75 / 352e9, 1e-9);
-    CHECK_NEAR(fg_curve_seconds(&h200.gather, 0), 2.6e-5, 1e-12);
+    /* All-gather by copy engines on four H200s: 268 MB at 335 GB/s of bus bandwidth, and twice the
+     * largest of the curve in twice its time. */
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 268e6), 268e6 * 0.75 / 335e9, 1e-9);
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 2140e6), 2 * 1070e6 * 0.75 / 361e9, 1e-9);
+    CHECK_NEAR(fg_curve_seconds(&h200.gather, 0), 3.8e-5, 1e-12);
+    CHECK(h200.light_flops > 0 && h200.light_bf16 < h200.matmul_bf16);
+    CHECK(!(t4.light_flops > 0)); /* nothing is light there */
     /* Host copies: bytes by bytes a second, whatever the ranks; ranks of a node share its memory.
      */
     FgMachine h100 = load(failures, a, "8xH100");
@@ -152,6 +155,14 @@ static void bad_files(int *failures)
          FG_D_BAD_VALUE, "or more than 3600"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1.5}}",
          FG_D_BAD_VALUE, "must not be greater than 1"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"bf16\": 1e14}}",
+         FG_D_MISSING_KEY, "'flops'"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
+         "\"compute_update\": 2}}",
+         FG_D_BAD_VALUE, "must not be greater than 1"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
+         "\"compute_host\": 1}}",
+         FG_D_UNKNOWN_KEY, "compute_host"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
          "\"bus_rates\": [[1e6]]}}",
          FG_D_BAD_VALUE, "a point is [bytes, bytes a second]"},

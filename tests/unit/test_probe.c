@@ -5,6 +5,7 @@
 #include "runtime/probe/figures.h"
 #include "tests/unit/unit.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Items of 1 s from 0.5 on beside items of 2 s from 1 on: both run from 1 to 4.5. */
@@ -77,6 +78,10 @@ static FgProbeFigures figures(void)
         f.stash.points[f.stash.n++] = (FgProbePoint){bytes, 1e-5 + bytes / 5e10};
         f.fetch.points[f.fetch.n++] = (FgProbePoint){bytes, 1e-5}; /* as if time stood still */
     }
+    f.light_flops = 4e10;
+    f.light_matmul = 5.12e14;
+    for (uint32_t i = 0; i < FG_PROBE_N_LIGHT; i++)
+        f.light[i] = 0.5 + i / 100.0;
     for (uint32_t i = 0; i < FG_PROBE_N_BESIDE; i++)
         f.beside[i] = 0.1 + i / 100.0;
     return f;
@@ -126,6 +131,16 @@ static void file(int *failures)
     CHECK_NEAR(m.compute_beside_parts, 0.1 + FG_PROBE_compute_parts / 100.0, 1e-9);
     CHECK_NEAR(m.parts_beside_gather, 0.1 + FG_PROBE_parts_gather / 100.0, 1e-9);
     CHECK_NEAR(m.fetch_beside_stash, 0.1 + FG_PROBE_fetch_stash / 100.0, 1e-9);
+    CHECK_NEAR(m.light_flops, 4e10, 1);
+    CHECK(fabs(m.light_bf16 - 5.12e14) < 1 && fabs(m.light_f16 - 5.12e14) < 1);
+    CHECK_NEAR(m.light_beside_gather, 0.5 + FG_PROBE_LIGHT_compute_gather / 100.0, 1e-9);
+    CHECK_NEAR(m.gather_beside_light, 0.5 + FG_PROBE_LIGHT_gather_compute / 100.0, 1e-9);
+    CHECK_NEAR(m.light_beside_reduce, 0.5 + FG_PROBE_LIGHT_compute_reduce / 100.0, 1e-9);
+    CHECK_NEAR(m.reduce_beside_light, 0.5 + FG_PROBE_LIGHT_reduce_compute / 100.0, 1e-9);
+    CHECK_NEAR(m.light_beside_update, 0.5 + FG_PROBE_LIGHT_compute_update / 100.0, 1e-9);
+    CHECK_NEAR(m.update_beside_light, 0.5 + FG_PROBE_LIGHT_update_compute / 100.0, 1e-9);
+    CHECK_NEAR(m.light_beside_parts, 0.5 + FG_PROBE_LIGHT_compute_parts / 100.0, 1e-9);
+    CHECK_NEAR(m.parts_beside_light, 0.5 + FG_PROBE_LIGHT_parts_compute / 100.0, 1e-9);
     free(text);
     fg_arena_free(arena);
 }
@@ -142,12 +157,15 @@ static void file_without_parts(int *failures)
     f.all_to_all.n = 0;
     for (uint32_t i = FG_PROBE_compute_parts; i < FG_PROBE_N_BESIDE; i++)
         f.beside[i] = 0;
+    f.light[FG_PROBE_LIGHT_compute_parts] = f.light[FG_PROBE_LIGHT_parts_compute] = 0;
+    f.light_matmul = 0; /* of a chip whose matrix units know no 16 bits */
     fg_probe_settle(&f.fetch);
     fg_probe_write(out, &f);
     fclose(out);
     CHECK(strstr(text, "parts") == NULL && strstr(text, "all_to_all") == NULL);
     CHECK(fg_machine_parse(arena, fg_diags_new(arena), "probed", text, len, &m));
     CHECK(m.all_to_all.len == 0 && !(m.compute_beside_parts > 0));
+    CHECK(m.light_flops > 0 && !(m.light_bf16 > 0) && !(m.light_beside_parts > 0));
     free(text);
     fg_arena_free(arena);
 }

@@ -190,6 +190,49 @@ static void parts_beside_compute(int *failures)
     CHECK_NEAR(sim.joint_price[FG_ENGINE_PARTS], 1.0, 1e-9);
 }
 
+/* A second of compute beside a second of gathers, as large work and as light work: as what is
+ * missing of light work, and with factors of its own. Both kinds of compute share a stream: where
+ * each has a second to do, nothing makes two seconds less. */
+static void light_beside_gather(int *failures)
+{
+    FgMachine m = machine();
+    double work[FG_N_ENGINES] = {0}, price[FG_N_ENGINES], speed[FG_N_ENGINES];
+    bool running[FG_N_ENGINES] = {[FG_ENGINE_LIGHT] = true, [FG_STREAM_GATHER] = true};
+    m.compute_beside_gather = 0.8;
+    m.gather_beside_compute = 0.5;
+    fg_engine_speeds(&m, running, speed);
+    CHECK(speed[FG_ENGINE_LIGHT] == 0.8 && speed[FG_STREAM_GATHER] == 0.5);
+    m.light_beside_gather = 0.9;
+    m.gather_beside_light = 0.75;
+    m.update_beside_light = 0.25;
+    fg_engine_speeds(&m, running, speed);
+    CHECK(speed[FG_ENGINE_LIGHT] == 0.9 && speed[FG_STREAM_GATHER] == 0.75);
+    running[FG_ENGINE_LIGHT] = false;
+    running[FG_STREAM_COMPUTE] = true;
+    fg_engine_speeds(&m, running, speed);
+    CHECK(speed[FG_STREAM_COMPUTE] == 0.8 && speed[FG_STREAM_GATHER] == 0.5);
+    work[FG_STREAM_COMPUTE] = work[FG_ENGINE_LIGHT] = 1;
+    CHECK_NEAR(fg_joint_bound(&m, work, price), 2.0, 1e-9);
+}
+
+/* A node of compute beside a gather of 2 us takes 1 us alone. A threshold above its operations
+ * makes it light: the run has its factors, and the bound, too. */
+static void light_in_a_run(int *failures)
+{
+    const char *body = "func @step {\n" GATHER ALONE "}\n";
+    FgMachine m = machine();
+    m.compute_beside_gather = 0.25;
+    m.light_beside_gather = 0.8;
+    FgSim large = simulated("1", body, &m, failures);
+    CHECK_NEAR(large.step_us, 2.5, 1e-9); /* half of it behind the gather */
+    m.light_flops = 1e18;
+    FgSim light = simulated("1", body, &m, failures);
+    CHECK_NEAR(light.step_us, 2.0, 1e-9);
+    CHECK_NEAR(light.busy_us[FG_STREAM_COMPUTE], 1.25, 1e-9);
+    CHECK_NEAR(light.joint_us, 2.0, 1e-9);
+    CHECK_NEAR(light.slowed_us, 0.25, 1e-9);
+}
+
 /* Causal attention of 64 tokens and 2 heads of 64: 2 * 64 * 65 / 2 pairs, 4 * 64 operations each;
  * the rate lies in the middle between those of 32 and 96. */
 static void attention_rate(int *failures)
@@ -317,7 +360,9 @@ UNIT_MAIN({"exposed_gather", exposed_gather}, {"hidden_gather", hidden_gather},
           {"slow_compute", slow_compute}, {"slow_gather", slow_gather},
           {"factors_multiply", factors_multiply}, {"update_beside_compute", update_beside_compute},
           {"update_beside_link", update_beside_link},
-          {"parts_beside_compute", parts_beside_compute}, {"attention_rate", attention_rate},
+          {"parts_beside_compute", parts_beside_compute},
+          {"light_beside_gather", light_beside_gather}, {"light_in_a_run", light_in_a_run},
+          {"attention_rate", attention_rate},
           {"join_waits_for_reduction", join_waits_for_reduction},
           {"bound_by_engine", bound_by_engine}, {"micro_steps", micro_steps}, {"curve", curve},
           {"joint_rates", joint_rates})

@@ -133,7 +133,9 @@ static void put_streams(FgArena *arena, const FgSim *sim, FgBuf *out)
 
 static const char *engine_name(uint32_t engine)
 {
-    return engine == FG_ENGINE_PARTS ? "parts" : fg_stream_name((FgStream)engine);
+    return engine == FG_ENGINE_PARTS   ? "parts"
+           : engine == FG_ENGINE_LIGHT ? "light"
+                                       : fg_stream_name((FgStream)engine);
 }
 
 /* The bound at joint rates, and what a second less of each engine's work would take off it. */

@@ -44,6 +44,7 @@ SYSTEMS = {
 }
 OURS = ("zero3", "compiled", "tuned")
 PEAK_FLOPS = 989e12
+FIRST_GPU = int(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])  # as the driver counts; an index, no name
 # What moves data between ranks, or to the host and back.
 COMMUNICATION = ("gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange", "collect", "return_rows", "stash", "fetch")
 MFU = (
@@ -143,7 +144,7 @@ def token_file(case, folder):
 
 
 class DriverMemory:
-    """Polls the memory in use on GPU 0; `used()` is the most since `reset()`, less what was used before the system started."""
+    """Polls the memory in use on the first GPU; `used()` is the most since `reset()`, less what was used before the system started."""
 
     def __init__(self):
         self.nvml = self.handle = None
@@ -151,7 +152,7 @@ class DriverMemory:
             import pynvml
 
             pynvml.nvmlInit()
-            self.nvml, self.handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+            self.nvml, self.handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(FIRST_GPU)
         except Exception:
             pass
         self.before = self.now() or 0
@@ -163,7 +164,7 @@ class DriverMemory:
     def now(self):
         if self.nvml:
             return self.nvml.nvmlDeviceGetMemoryInfo(self.handle).used
-        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"]
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", str(FIRST_GPU)]
         try:
             return int(subprocess.run(query, capture_output=True, text=True, timeout=10).stdout.split()[0]) << 20
         except Exception:

@@ -93,6 +93,8 @@ def fsdp2(args, shape):
 
 def deepspeed(args, shape):
     """ZeRO-3 with its default configuration; DeepCompile with its default schedule."""
+    # Its extensions are built for this device: it does not read lists that name a generation's own variant (9.0a).
+    os.environ["TORCH_CUDA_ARCH_LIST"] = "{}.{}".format(*torch.cuda.get_device_capability())
     import deepspeed as ds
 
     ds.init_distributed("nccl")

@@ -13,6 +13,7 @@ typedef struct Reader {
     const char *at;
     FgRbEffectVec *out;
     const char *wrong; /* the first thing that went wrong; nothing is read after it */
+    uint32_t dtype;    /* 1 + that of which the last size was; 0: of none */
 } Reader;
 
 static void wrong(Reader *reader, const char *what)
@@ -105,6 +106,7 @@ static uint64_t element_size(Reader *reader)
     if (bytes == 0 && !reader->wrong)
         wrong(reader, fg_arena_printf(reader->eval->arena, "argument '%s' is no dtype",
                                       reader->call->entry->params.data[arg]));
+    reader->dtype = bytes ? 1 + (uint32_t)value_of(reader, arg) : 0;
     return bytes;
 }
 
@@ -172,7 +174,9 @@ static bool range(Reader *reader, const char *kind, FgRbEffect *out)
     const char *name = word(reader);
     out->arg = argument(reader, name);
     expect(reader, ',');
+    reader->dtype = 0;
     out->bytes = sum(reader, 0);
+    out->dtype = reader->dtype;
     if (!strcmp(kind, "fresh")) {
         expect(reader, ',');
         if (value_of(reader, argument(reader, word(reader))))
@@ -314,7 +318,8 @@ static void operands(Reader *reader, bool chain)
                     ((FgRbEffect){.kind = row->written ? FG_RB_WRITE : FG_RB_READ,
                                   .arg = chain && !same_memory(row, last) ? other : arg,
                                   .at = row->offset,
-                                  .bytes = row->bytes}));
+                                  .bytes = row->bytes,
+                                  .dtype = 1 + (uint32_t)row->dtype}));
     }
     if (chain)
         fg_vec_push(reader->eval->arena, reader->out,

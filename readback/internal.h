@@ -130,6 +130,7 @@ typedef struct FgRbState { /* a range that lives from step to step, named by a t
     FgRole role;
     uint32_t index;
     uint64_t at, bytes, elements;
+    uint32_t dtype; /* 1 + FgRtDtype; 0: the tables do not say */
 } FgRbState;
 
 typedef struct FgRbNode {
@@ -182,7 +183,8 @@ typedef struct FgRbEffect {
     FgRbEffectKind kind;
     uint32_t arg, other; /* indices of arguments */
     uint64_t at, bytes;
-    bool scratch; /* the workspace */
+    bool scratch;   /* the workspace */
+    uint32_t dtype; /* 1 + the FgRtDtype that the bytes are elements of; 0: it does not say */
 } FgRbEffect;
 
 typedef FG_VEC(FgRbEffect) FgRbEffectVec;

@@ -134,17 +134,18 @@ void fg_rb_names_init(FgRbNames *names, uint64_t *bounds, uint32_t n_bounds)
     fg_check_cells_init(&names->cells, names->arena, n, sizeof(uint32_t));
     for (uint32_t i = 0; i < tables->states.len; i++) {
         const FgRbState *state = &tables->states.data[i];
-        uint32_t id = add_buffer(names,
-                                 (FgTraceBuffer){.name = state->name,
-                                                 .at = state->at,
-                                                 .bytes = state->bytes,
-                                                 .elements = state->elements,
-                                                 .root = FG_NO_ID,
-                                                 .state = true,
-                                                 .role = state->role,
-                                                 .index = state->index,
-                                                 .def = FG_NO_ID},
-                                 (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID});
+        uint32_t id =
+            add_buffer(names,
+                       (FgTraceBuffer){.name = state->name,
+                                       .at = state->at,
+                                       .bytes = state->bytes,
+                                       .elements = state->elements,
+                                       .root = FG_NO_ID,
+                                       .state = true,
+                                       .role = state->role,
+                                       .index = state->index,
+                                       .def = FG_NO_ID},
+                       (FgRbBuffer){.bucket = FG_NO_ID, .home = FG_NO_ID, .dtype = state->dtype});
         if (state->bytes)
             put(names, id);
     }
@@ -256,7 +257,7 @@ static uint32_t read_part(FgRbNames *names, uint32_t root, const FgRbEffect *eff
     return FG_NO_ID;
 }
 
-uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
+static uint32_t find_read(FgRbNames *names, const FgRbEffect *effect)
 {
     uint32_t one, other;
     const char *arg = names->call->entry->params.data[effect->arg];
@@ -294,6 +295,14 @@ uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
         names->buffers.data[root].ever = true;
     }
     return found;
+}
+
+uint32_t fg_rb_name_read(FgRbNames *names, const FgRbEffect *effect)
+{
+    uint32_t id = find_read(names, effect);
+    if (id != FG_NO_ID)
+        fg_rb_type_read(names, effect, id);
+    return id;
 }
 
 uint32_t fg_rb_name_release(FgRbNames *names, const FgRbEffect *effect)
@@ -462,9 +471,11 @@ uint32_t fg_rb_name_write(FgRbNames *names, const FgRbEffect *effect)
         id = fg_rb_name_read(names, effect);
     else
         id = write_value(names, effect, arg);
-    if (id != FG_NO_ID) /* a part leaves the state whole */
-        put(names, is_copied(names, buffer_at(names, buffer_at(names, id)->root))
-                       ? buffer_at(names, id)->root
-                       : id);
+    if (id == FG_NO_ID)
+        return id;
+    fg_rb_type_write(names, effect, id);
+    put(names, is_copied(names, buffer_at(names, buffer_at(names, id)->root))
+                   ? buffer_at(names, id)->root
+                   : id);
     return id;
 }

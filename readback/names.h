@@ -24,6 +24,7 @@ typedef struct FgRbBuffer {
     uint32_t reads; /* of what was written last */
     bool ever;      /* read, at some time */
     uint32_t home;  /* the state that it was fetched from, or FG_NO_ID */
+    uint32_t dtype; /* 1 + the FgRtDtype of its elements; 0: nothing has said (types.c) */
     FgRbPiece pieces[FG_RB_PIECE_KINDS];
 } FgRbBuffer;
 
@@ -41,6 +42,7 @@ typedef struct FgRbNames {
     FgTraceKind kind;
     uint32_t node;               /* its id in the trace */
     uint32_t bucket, from_state; /* from_state: what a fetch reads, or FG_NO_ID */
+    uint32_t copied;             /* the dtype of what it read last, as of a buffer */
     const char *func, *from;     /* the body; the node's name */
     bool init;
     bool ok;
@@ -57,6 +59,9 @@ uint32_t fg_rb_name_release(FgRbNames *names, const FgRbEffect *effect);
 bool fg_rb_piece(FgRbNames *names, uint32_t root, const FgRbEffect *effect);
 /* At the end of a body: every value that was read in pieces was read to its end. */
 void fg_rb_pieces_end(FgRbNames *names, FgLoc loc);
+/* Element types of what a call reads and, before it is put there, writes (types.c). */
+void fg_rb_type_read(FgRbNames *names, const FgRbEffect *effect, uint32_t id);
+void fg_rb_type_write(FgRbNames *names, const FgRbEffect *effect, uint32_t id);
 /* Reports that the call is not safe. */
 void fg_rb_unsafe(FgRbNames *names, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -186,10 +186,11 @@ static void read_params(Cx *cx, const FgRbTable *dims)
 
 /* ---- states ---- */
 
-static void add_state(Cx *cx, FgLoc loc, const char *name, FgRole role, uint32_t index, uint64_t at,
-                      uint64_t bytes, uint64_t elements)
+static void add_state(Cx *cx, FgLoc loc, FgRbState state)
 {
-    FgRbState state = {name, role, index, at, bytes, elements};
+    FgRole role = state.role;
+    const char *name = state.name;
+    uint64_t at = state.at, bytes = state.bytes;
     bool may = role == FG_ROLE_SHARD || role == FG_ROLE_MASTER || role == FG_ROLE_MOMENT1 ||
                role == FG_ROLE_MOMENT2; /* lie in host memory */
     uint64_t begin = may && at >= FG_HOST_BASE ? FG_HOST_BASE : 0;
@@ -235,14 +236,16 @@ static void bucket_states(Cx *cx, FgLoc loc, const FgRbBucket *bucket, uint32_t 
         const char *name;
         FgRole role;
         uint64_t at, bytes;
+        uint32_t dtype; /* as of a state */
         bool needed, possible;
     } rows[] = {
-        {"shard", FG_ROLE_SHARD, bucket->shard, slice * bucket->element_bytes, true, true},
-        {"master", FG_ROLE_MASTER, bucket->master, f32, bucket->trainable && bucket->dtype != 0,
+        {"shard", FG_ROLE_SHARD, bucket->shard, slice * bucket->element_bytes,
+         1 + (uint32_t)bucket->dtype, true, true},
+        {"master", FG_ROLE_MASTER, bucket->master, f32, 1, bucket->trainable && bucket->dtype != 0,
          bucket->dtype != 0},
-        {"moment1", FG_ROLE_MOMENT1, bucket->moment1, f32, bucket->trainable, bucket->trainable},
-        {"moment2", FG_ROLE_MOMENT2, bucket->moment2, f32, bucket->trainable, bucket->trainable},
-        {"grad_shard", FG_ROLE_GRAD_SHARD, bucket->grad_shard, bucket->grad_bytes,
+        {"moment1", FG_ROLE_MOMENT1, bucket->moment1, f32, 1, bucket->trainable, bucket->trainable},
+        {"moment2", FG_ROLE_MOMENT2, bucket->moment2, f32, 1, bucket->trainable, bucket->trainable},
+        {"grad_shard", FG_ROLE_GRAD_SHARD, bucket->grad_shard, bucket->grad_bytes, 0,
          bucket->trainable, bucket->trainable},
     };
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -252,7 +255,9 @@ static void bucket_states(Cx *cx, FgLoc loc, const FgRbBucket *bucket, uint32_t 
         if (there ? !rows[i].possible : rows[i].needed)
             FAIL(cx, loc, "%s %s", name, there ? "must not be there" : "is missing");
         else if (there)
-            add_state(cx, loc, name, rows[i].role, index, rows[i].at, rows[i].bytes, slice);
+            add_state(cx, loc,
+                      (FgRbState){name, rows[i].role, index, rows[i].at, rows[i].bytes, slice,
+                                  rows[i].dtype});
     }
     uint64_t grad = bucket->grad_bytes, all = slice * cx->out->ranks; /* a sum, or ranks' parts */
     bool sized = grad == slice * 4 || grad == slice * 2 || grad == all * 4 || grad == all * 2;
@@ -401,12 +406,15 @@ static void read_inputs(Cx *cx, const FgRbTable *dims)
     for (uint32_t i = 0; table && i < table->n_rows; i++) {
         FgLoc loc = row_place(table, i);
         uint64_t elements = whole(cx, table, i, "elements");
-        uint64_t size = fg_rb_dtype_bytes(whole(cx, table, i, "dtype")), bytes = 0;
+        uint64_t dtype = whole(cx, table, i, "dtype"), bytes = 0;
+        uint64_t size = fg_rb_dtype_bytes(dtype);
         check_shape(cx, table, i, dims);
         if (!size || __builtin_mul_overflow(elements, size, &bytes))
             FAIL(cx, loc, "an input of no dtype, or too large");
-        add_state(cx, loc, fg_arena_printf(cx->arena, "the input %s", text(cx, table, i, "name")),
-                  FG_ROLE_INPUT, i, whole(cx, table, i, "offset"), bytes, elements);
+        const char *name = fg_arena_printf(cx->arena, "the input %s", text(cx, table, i, "name"));
+        add_state(cx, loc,
+                  (FgRbState){name, FG_ROLE_INPUT, i, whole(cx, table, i, "offset"), bytes,
+                              elements, size ? 1 + (uint32_t)dtype : 0});
     }
 }
 
@@ -416,14 +424,16 @@ static void read_accumulators(Cx *cx)
         const char *field, *name;
         FgRole role;
         uint64_t bytes, elements;
-    } rows[] = {{"scalars", "the scalars", FG_ROLE_SCALARS, 128, 32},
-                {"loss", "the sum of losses", FG_ROLE_LOSS, 8, 1},
-                {"norm", "the gradient norm", FG_ROLE_NORM, 192, 24}};
+        uint32_t dtype; /* f32, f64, i64 */
+    } rows[] = {{"scalars", "the scalars", FG_ROLE_SCALARS, 128, 32, 1},
+                {"loss", "the sum of losses", FG_ROLE_LOSS, 8, 1, 4},
+                {"norm", "the gradient norm", FG_ROLE_NORM, 192, 24, 6}};
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t at = setting(cx, rows[i].field);
         if (at != FG_RB_NONE)
-            add_state(cx, cx->source->program.loc, rows[i].name, rows[i].role, 0, at, rows[i].bytes,
-                      rows[i].elements);
+            add_state(cx, cx->source->program.loc,
+                      (FgRbState){rows[i].name, rows[i].role, 0, at, rows[i].bytes,
+                                  rows[i].elements, rows[i].dtype});
         else if (rows[i].role != FG_ROLE_NORM)
             FAIL(cx, cx->source->program.loc, "%s have no place", rows[i].name);
     }
@@ -433,8 +443,9 @@ static void read_accumulators(Cx *cx)
         FAIL(cx, cx->source->program.loc,
              "the loss is scaled where a program trains in fp16, only");
     if (cx->out->scales)
-        add_state(cx, cx->source->program.loc, "the loss scaler", FG_ROLE_SCALER, 0,
-                  setting(cx, "scaler"), 128, 16);
+        add_state(
+            cx, cx->source->program.loc,
+            (FgRbState){"the loss scaler", FG_ROLE_SCALER, 0, setting(cx, "scaler"), 128, 16, 0});
 }
 
 bool fg_rb_tables(const FgRbSource *source, FgRbTables *out)

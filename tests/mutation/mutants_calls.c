@@ -143,16 +143,31 @@ void change_size(const Cx *cx)
         }
 }
 
-/* Elements of another size. */
-void change_dtype(const Cx *cx)
+/* The types that calls name, each of those below 6 replaced by that of the list; 6: by none. */
+static void change_dtypes(const Cx *cx, const uint64_t *to)
 {
-    static const char *const names[] = {"dt", "wire", "from", "to", "grad_dt", "part_dt"};
+    static const char *const names[] = {"dt",      "wire",    "from",    "to",
+                                        "grad_dt", "part_dt", "shard_dt"};
     for (uint32_t i = 0; i < n_lines(cx); i++)
         for (uint32_t k = 0; is_work(line_at(cx, i)) && k < sizeof names / sizeof *names; k++) {
             uint64_t value = line_arg(line_at(cx, i), names[k]);
-            if (value <= 1)
-                try_arg(cx, i, names[k], 1 - value);
+            if (value < 6 && to[value] < 6)
+                try_arg(cx, i, names[k], to[value]);
         }
+}
+
+/* Elements of another size. */
+void change_dtype(const Cx *cx)
+{
+    static const uint64_t to[] = {1, 0, 6, 6, 6, 6}; /* f32, bf16 */
+    change_dtypes(cx, to);
+}
+
+/* Elements of the same size. */
+void change_meaning(const Cx *cx)
+{
+    static const uint64_t to[] = {4, 2, 1, 5, 0, 3}; /* f32, i32; bf16, f16; f64, i64 */
+    change_dtypes(cx, to);
 }
 
 /* A constant that is neither an address nor a size: what is computed changes, and no access. */

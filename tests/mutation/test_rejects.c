@@ -64,6 +64,13 @@ static const Edit edits[] = {
     {"    {\"all\", ", "    {(const char *)dims, ", "a constant for a field is expected", false},
     {"FgRtLedgerRow ledger[] = {\n    {", "FgRtLedgerRow ledger[] = {\n    (FgRtLedgerRow){",
      "a row in braces is expected", false},
+    /* types.c: what lies in the arena, in a state, in a gradient buffer */
+    {"u, FG_RT_BF16); /* loss", "u, FG_RT_F16); /* loss",
+     "it takes logits for f16, but y of logits holds bf16", false},
+    {"FG_RT_F32, FG_RT_BF16); /* embed.weight", "FG_RT_F32, FG_RT_F16); /* embed.weight",
+     "it takes y for f16, but the shard of bucket embed.weight holds bf16", false},
+    {"FG_RT_BF16, FG_RT_BF16, 0); /* logits", "FG_RT_BF16, FG_RT_F16, 0); /* logits",
+     "for f16, but the gradient buffer of head.weight holds bf16", false},
     /* tables.c */
     {".n_params = 15", ".n_params = 14", "'n_params' is 14, but the table has 15 rows", false},
     {"    .params = params,\n", "", "'params' names no table of the file", false},
@@ -100,8 +107,8 @@ static const Edit edits[] = {
      "a join that is not the end of its body", false},
     {"{\n    step_update(cx);", "{\n    fg_rt_record(cx, FG_COMPUTE, 0);\n    step_update(cx);",
      "on a stream that has no work yet", false},
-    /* the checker: weights that start as half of the master, read as another type */
-    {"FG_RT_F32, FG_RT_BF16); /* embed.weight", "FG_RT_BF16, FG_RT_BF16); /* embed.weight",
+    /* the checker: weights that start as another half of the master */
+    {"FG_COMPUTE, 28672, 4096, 12288,", "FG_COMPUTE, 28672 + 1024, 4096, 12288 / 2,",
      "from what is not the same part of the bucket's master", false},
     /* plan.c, plan_tables.c */
     {"FG_RT_NORMAL, 0.1, 1, 1, 0, 0}", "FG_RT_NORMAL, 0.1, 1, 0, 0, 0}",

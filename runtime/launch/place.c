@@ -192,3 +192,21 @@ bool fg_place_find(FgPlace *out_place, const char *meeting, char *error, size_t 
         out_place->listener = (int)listener;
     return out_place->ranks == 1 || find_meeting(out_place, launcher, meeting, error, error_bytes);
 }
+
+bool fg_place_asked(FgPlace *out_place, uint32_t ranks, bool child, char *error, size_t error_bytes)
+{
+    const char *variable, *launcher = fg_place_launcher(&variable);
+    if (ranks == 0 || child || launcher) {
+        if (!fg_place_find(out_place, NULL, error, error_bytes))
+            return false;
+        if (ranks == 0 || child || out_place->ranks == ranks)
+            return true;
+        snprintf(
+            error, error_bytes,
+            "--ranks is %u, but %s started %u; leave it away, or unset %s where no launcher runs",
+            ranks, launcher, out_place->ranks, variable);
+        return false;
+    }
+    *out_place = (FgPlace){.ranks = 1, .local_rank = UINT32_MAX, .listener = -1};
+    return true;
+}

@@ -30,4 +30,10 @@ const char *fg_place_launcher(const char **out_variable);
  * place is rank 0 of 1. False: `error` says what is missing or makes no sense. */
 bool fg_place_find(FgPlace *out_place, const char *meeting, char *error, size_t error_bytes);
 
+/* The same of a process that was asked to start `ranks` of its own (0: it was not), which goes
+ * before what a shell's environment says; `child`: one that was started so. False also where a
+ * launcher has started another number. */
+bool fg_place_asked(FgPlace *out_place, uint32_t ranks, bool child, char *error,
+                    size_t error_bytes);
+
 #endif

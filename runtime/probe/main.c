@@ -146,7 +146,7 @@ static int start(int argc, char **argv)
     int status = read_options(argc, argv, &options);
     if (status != 0)
         return status;
-    if (!fg_place_find(&place, NULL, error, sizeof error)) {
+    if (!fg_place_asked(&place, options.ranks, fg_spawn_is_child(), error, sizeof error)) {
         fprintf(stderr, "error: %s\n", error);
         return 1;
     }

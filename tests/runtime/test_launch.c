@@ -142,6 +142,32 @@ static void started_or_left(int *failures)
     only("");
 }
 
+static void asked(int *failures, const char *settings, uint32_t ranks, bool child, uint32_t want)
+{
+    FgPlace place;
+    char error[512] = "";
+    only(settings);
+    bool ok = fg_place_asked(&place, ranks, child, error, sizeof error);
+    CHECK(ok == (want != 0) && (!ok || place.ranks == want));
+    CHECK(ok || strstr(error, "--ranks is 2, but torchrun started 4") != NULL);
+    CHECK(!ok || place.launcher == NULL || child || want == 4);
+}
+
+/* What is asked for goes before what stands in a shell, not before a launcher that did start. */
+static void own_ranks(int *failures)
+{
+    const char *left = "RANK=1 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=100";
+    const char *started = "RANK=1 WORLD_SIZE=4 LOCAL_RANK=1 MASTER_ADDR=a MASTER_PORT=100";
+    asked(failures, "", 2, false, 1);
+    asked(failures, left, 2, false, 1);
+    asked(failures, "RANK=9 WORLD_SIZE=4", 2, false, 1); /* and whether it makes sense or not */
+    asked(failures, left, 2, true, 4);
+    asked(failures, left, 0, false, 4);
+    asked(failures, started, 4, false, 4);
+    asked(failures, started, 2, false, 0);
+    only("");
+}
+
 /* ---- worlds ---- */
 
 enum { RANKS = 3 };
@@ -368,6 +394,7 @@ static void alone(int *failures)
     fg_world_leave(NULL);
 }
 
-UNIT_MAIN({"launchers", launchers}, {"started or left", started_or_left}, {"meeting", meeting},
-          {"stopping", stopping}, {"failing", failing}, {"dying", dying}, {"hanging", hanging},
-          {"starting wrong", starting_wrong}, {"few files", few_files}, {"alone", alone})
+UNIT_MAIN({"launchers", launchers}, {"started or left", started_or_left}, {"own ranks", own_ranks},
+          {"meeting", meeting}, {"stopping", stopping}, {"failing", failing}, {"dying", dying},
+          {"hanging", hanging}, {"starting wrong", starting_wrong}, {"few files", few_files},
+          {"alone", alone})

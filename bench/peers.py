@@ -44,7 +44,7 @@ SYSTEMS = {
 }
 OURS = ("zero3", "compiled", "tuned")
 PEAK_FLOPS = 989e12
-FIRST_GPU = int(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])  # as the driver counts; an index, no name
+FIRST_GPU = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"  # as the driver counts, or its name there
 # What moves data between ranks, or to the host and back.
 COMMUNICATION = ("gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange", "collect", "return_rows", "stash", "fetch")
 MFU = (
@@ -152,7 +152,8 @@ class DriverMemory:
             import pynvml
 
             pynvml.nvmlInit()
-            self.nvml, self.handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(FIRST_GPU)
+            by_index, by_name = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+            self.nvml, self.handle = pynvml, by_index(int(FIRST_GPU)) if FIRST_GPU.isdigit() else by_name(FIRST_GPU)
         except Exception:
             pass
         self.before = self.now() or 0
@@ -164,7 +165,7 @@ class DriverMemory:
     def now(self):
         if self.nvml:
             return self.nvml.nvmlDeviceGetMemoryInfo(self.handle).used
-        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", str(FIRST_GPU)]
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", FIRST_GPU]
         try:
             return int(subprocess.run(query, capture_output=True, text=True, timeout=10).stdout.split()[0]) << 20
         except Exception:

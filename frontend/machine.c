@@ -271,14 +271,14 @@ static void read_beside(MachineCx *cx, const FgJson *root)
             read_number(cx, beside, keys[i], LEAST_FACTOR, 1.0, fields[i]);
 }
 
-/* Every key but the first may be absent, and that too where a preset has it. */
+/* Every key but the first may be absent; that too where a preset has it. */
 static void read_light(MachineCx *cx, const FgJson *root)
 {
     static const char *const keys[] = {"flops",          "bf16",           "f16",
                                        "compute_gather", "gather_compute", "compute_reduce",
                                        "reduce_compute", "compute_update", "update_compute",
                                        "compute_parts",  "parts_compute"};
-    enum { FACTORS = 3 }; /* from here on */
+    enum { FACTORS = 3 }; /* from here on; before, operations and operations a second */
     FgMachine *m = cx->machine;
     double *const fields[] = {
         &m->light_flops,         &m->light_bf16,          &m->light_f16,
@@ -289,14 +289,12 @@ static void read_light(MachineCx *cx, const FgJson *root)
     if (!light)
         return;
     fg_json_check_keys(cx->json, light, "'light'", keys, N(keys));
-    read_rate(cx, light, keys[0], fields[0]);
-    if (!(m->light_flops > 0))
-        fg_json_need(cx->json, light, keys[0], FG_JSON_IS_NUMBER);
-    for (uint32_t i = 1; i < N(keys); i++)
-        if (fg_json_get(light, keys[i]) && i < FACTORS)
-            read_rate(cx, light, keys[i], fields[i]);
-        else if (fg_json_get(light, keys[i]))
-            read_number(cx, light, keys[i], LEAST_FACTOR, 1.0, fields[i]);
+    if (!(m->light_flops > 0) && !fg_json_need(cx->json, light, keys[0], FG_JSON_IS_NUMBER))
+        return;
+    for (uint32_t i = 0; i < N(keys); i++)
+        if (fg_json_get(light, keys[i]))
+            read_number(cx, light, keys[i], i < FACTORS ? SLOWEST : LEAST_FACTOR,
+                        i < FACTORS ? FASTEST : 1.0, fields[i]);
 }
 
 static bool read_like(MachineCx *cx, FgDiags *diags, const FgJson *root)

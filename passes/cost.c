@@ -12,9 +12,13 @@ static double matmul_rate(const FgMachine *machine, FgDtype dtype, bool light)
     return machine->matmul_f32;
 }
 
-bool fg_is_light(const FgMachine *machine, const FgNode *node, const FgCost *cost)
+uint32_t fg_engine_of(const FgMachine *machine, const FgNode *node, const FgCost *cost)
 {
-    return node->stream == FG_STREAM_COMPUTE && cost->matmul_flops < machine->light_flops;
+    if (node->stream == FG_STREAM_COMPUTE && cost->matmul_flops < machine->light_flops)
+        return FG_ENGINE_LIGHT;
+    if (node->stream == FG_STREAM_REDUCE && node->op == FG_OP_all_to_all)
+        return FG_ENGINE_PARTS;
+    return node->stream;
 }
 
 static double quotient(double work, double rate)
@@ -75,7 +79,7 @@ double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const F
     FgDtype dtype = node->n_operands && node->operands[0] != FG_NO_ID
                         ? module->values.data[node->operands[0]].type->dtype
                         : FG_F32;
-    bool light = fg_is_light(machine, node, cost);
+    bool light = fg_engine_of(machine, node, cost) == FG_ENGINE_LIGHT;
     double flops = quotient(cost->matmul_flops, matmul_rate(machine, dtype, light)) +
                    quotient(cost->vector_flops, machine->vector_flops);
     double attention = attention_seconds(module, machine, node, cost);

@@ -31,11 +31,11 @@ typedef struct Pair {
     double engine, compute;
 } Pair;
 
-/* What nodes are timed with. */
+/* What nodes are timed with; by engine, of those on other streams than compute. */
 typedef struct Rates {
     const FgModule *module;
     const FgMachine *machine;
-    Pair gather, reduce, parts;
+    Pair of[FG_N_ENGINES];
 } Rates;
 
 /* Large products and light work slow others in their own ways: the mean by their time. */
@@ -65,14 +65,33 @@ static double light_share(const FgModule *m, const FgMachine *machine)
         fg_node_cost(m, node, &cost);
         double seconds = fg_cost_seconds(m, machine, node, &cost);
         all += seconds;
-        light += fg_is_light(machine, node, &cost) ? seconds : 0;
+        light += fg_engine_of(machine, node, &cost) == FG_ENGINE_LIGHT ? seconds : 0;
     }
     return all > 0 ? light / all : 0;
 }
 
-static double node_seconds(const Rates *rates, const FgNode *node)
+static Rates rates_of(const FgModule *m, const FgMachine *machine)
+{
+    Rates rates = {.module = m, .machine = machine};
+    double light = light_share(m, machine);
+    for (uint32_t e = 0; e < FG_N_ENGINES; e++)
+        if (e != FG_STREAM_COMPUTE && e != FG_ENGINE_LIGHT)
+            rates.of[e] = beside_compute(machine, e, light);
+    return rates;
+}
+
+static double seconds_alone(const Rates *rates, const FgNode *node)
 {
     return fg_node_seconds(rates->module, rates->machine, node);
+}
+
+/* Of a node on another stream than compute, while compute runs. */
+static double seconds_beside(const Rates *rates, const FgNode *node)
+{
+    FgCost cost;
+    fg_node_cost(rates->module, node, &cost);
+    return fg_cost_seconds(rates->module, rates->machine, node, &cost) /
+           rates->of[fg_engine_of(rates->machine, node, &cost)].engine;
 }
 
 static void add_gather(FgEstimate *estimate, const Rates *rates, const FgNode *node, uint32_t *seen,
@@ -82,7 +101,7 @@ static void add_gather(FgEstimate *estimate, const Rates *rates, const FgNode *n
     uint32_t first = 0, at = estimate->start.len;
     while (estimate->base->gathers.data[first].bucket != node->bucket)
         first++;
-    double seconds = node_seconds(rates, node) / rates->gather.engine;
+    double seconds = seconds_beside(rates, node);
     const FgPlanBucket *bucket = &estimate->base->buckets.data[node->bucket];
     FgGatherSite site = {.gather = first + seen[node->bucket],
                          .earliest = last_end[node->bucket],
@@ -107,16 +126,16 @@ static void consider_parts(const Rates *rates, const FgNode *node, FgReduceSite 
     if (!site->may_part)
         return;
     other.op = FG_OP_all_to_all;
-    site->parts = node_seconds(rates, &other) / rates->parts.engine;
+    site->parts = seconds_beside(rates, &other);
     double more = (double)(site->bytes - site->own_bytes) / rates->machine->memory_rate;
-    site->saved = site->seconds * (2 - rates->reduce.compute) -
-                  site->parts * (2 - rates->parts.compute) - more;
+    site->saved = site->seconds * (2 - rates->of[FG_STREAM_REDUCE].compute) -
+                  site->parts * (2 - rates->of[FG_ENGINE_PARTS].compute) - more;
 }
 
 static void add_transfer(FgEstimate *estimate, const Rates *rates, const FgNode *node)
 {
     const FgModule *m = rates->module;
-    double seconds = node_seconds(rates, node) / rates->reduce.engine;
+    double seconds = seconds_beside(rates, node);
     uint32_t n = estimate->reduces.len;
     FgReduceSite *last = n > 0 ? &estimate->reduces.data[n - 1] : NULL;
     if (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all) {
@@ -144,7 +163,7 @@ static void add_pending(FgEstimate *estimate, const Rates *rates, const FgNode *
 {
     const FgModule *m = rates->module;
     uint32_t n = estimate->pending.len;
-    double seconds = node_seconds(rates, node);
+    double seconds = seconds_alone(rates, node);
     if (n > 0 && estimate->pending.data[n - 1].bucket == node->bucket) {
         estimate->pending.data[n - 1].seconds += seconds;
         return;
@@ -171,10 +190,8 @@ static void read_body(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
     const FgIdVec *order = &main_body(m)->order;
     uint32_t *seen = FG_NEW_ARRAY(scratch, uint32_t, m->buckets.len + 1);
     uint32_t *last_end = FG_NEW_ARRAY(scratch, uint32_t, m->buckets.len + 1);
-    double now = 0, light = light_share(m, machine);
-    const Rates rates = {m, machine, beside_compute(machine, FG_STREAM_GATHER, light),
-                         beside_compute(machine, FG_STREAM_REDUCE, light),
-                         beside_compute(machine, FG_ENGINE_PARTS, light)};
+    double now = 0;
+    const Rates rates = rates_of(m, machine);
     for (uint32_t i = 0; i < order->len; i++) {
         const FgNode *node = &m->nodes.data[order->data[i]];
         if (node->op == FG_OP_gather) {
@@ -183,7 +200,7 @@ static void read_body(FgEstimate *estimate, FgArena *scratch, const FgModule *m,
             close_gather(estimate, node->bucket, last_end);
         } else if (fg_node_is_compute(node)) {
             fg_vec_push(estimate->arena, &estimate->start, now);
-            now += node_seconds(&rates, node);
+            now += seconds_alone(&rates, node);
         } else if ((node->op == FG_OP_adamw || node->op == FG_OP_adamw_part) &&
                    fg_node_attr(node, "pending")->i) {
             add_pending(estimate, &rates, node);

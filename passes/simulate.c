@@ -20,7 +20,7 @@ typedef struct Body {
     const FgModule *module;
     const FgFunc *func;
     double *seconds;               /* by position: duration alone */
-    bool *light;                   /* by position: light work of the compute stream */
+    uint32_t *engine;              /* by position: what the node is work of */
     uint32_t *position;            /* node id -> position + 1 in the function; 0 elsewhere */
     bool *done;                    /* by position */
     uint32_t *queue[FG_N_STREAMS]; /* positions, in issue order */
@@ -34,8 +34,7 @@ typedef struct Figures {
     double length, path;
     double busy[FG_N_STREAMS];  /* with contention */
     double alone[FG_N_STREAMS]; /* without */
-    double parts;               /* of what the stream of reductions does alone */
-    double light;               /* of what the compute stream does alone */
+    double work[FG_N_ENGINES];  /* the same by engine */
     double exposed[FG_N_STREAMS];
     uint32_t gathers;
     double gather_bytes, reduce_bytes, token_bytes;
@@ -139,7 +138,7 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
     *body = (Body){.arena = scratch, .module = module, .func = func};
     uint32_t n = func->order.len;
     body->seconds = FG_NEW_ARRAY(scratch, double, n);
-    body->light = FG_NEW_ARRAY(scratch, bool, n);
+    body->engine = FG_NEW_ARRAY(scratch, uint32_t, n);
     body->position = FG_NEW_ARRAY(scratch, uint32_t, module->nodes.len);
     body->done = FG_NEW_ARRAY(scratch, bool, n);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++)
@@ -151,12 +150,11 @@ static void body_init(Body *body, FgArena *scratch, const FgModule *module, cons
         FgCost cost = {0};
         fg_node_cost(module, node, &cost);
         body->seconds[i] = fg_cost_seconds(module, machine, node, &cost);
-        body->light[i] = fg_is_light(machine, node, &cost);
+        body->engine[i] = fg_engine_of(machine, node, &cost);
         body->position[node->id] = i + 1;
         body->queue[node->stream][body->n_queue[node->stream]++] = i;
         figures->alone[node->stream] += body->seconds[i];
-        figures->parts += node->op == FG_OP_all_to_all ? body->seconds[i] : 0;
-        figures->light += body->light[i] ? body->seconds[i] : 0;
+        figures->work[body->engine[i]] += body->seconds[i];
         count_bytes(figures, node->op, cost.wire_bytes);
         double end = path_step(module, node, body->seconds[i], &ready);
         figures->path = end > figures->path ? end : figures->path;
@@ -308,14 +306,9 @@ void fg_engine_speeds(const FgMachine *machine, const bool *running, double *out
 }
 
 /* The engine that a stream's running node is work of. */
-static uint32_t engine_of(const Body *body, const Engines *engines, uint32_t stream)
+static uint32_t running_engine(const Body *body, const Engines *engines, uint32_t stream)
 {
-    uint32_t position = body->queue[stream][engines->head[stream]];
-    if (stream == FG_STREAM_COMPUTE && body->light[position])
-        return FG_ENGINE_LIGHT;
-    if (stream == FG_STREAM_REDUCE && node_at(body, position)->op == FG_OP_all_to_all)
-        return FG_ENGINE_PARTS;
-    return stream;
+    return body->engine[body->queue[stream][engines->head[stream]]];
 }
 
 /* Speeds by stream, each by the engine that its node runs on. */
@@ -326,10 +319,10 @@ static void stream_speeds(const Body *body, const FgMachine *machine, const Engi
     double speed[FG_N_ENGINES];
     for (uint32_t s = 0; s < FG_N_STREAMS; s++)
         if (engines->running[s])
-            running[engine_of(body, engines, s)] = true;
+            running[running_engine(body, engines, s)] = true;
     fg_engine_speeds(machine, running, speed);
     for (uint32_t s = 0; s < FG_N_STREAMS; s++)
-        out[s] = engines->running[s] ? speed[engine_of(body, engines, s)] : 1.0;
+        out[s] = engines->running[s] ? speed[running_engine(body, engines, s)] : 1.0;
 }
 
 /* The stream that compute stands still for; FG_N_STREAMS when it runs. At the join: whoever still
@@ -409,8 +402,8 @@ static void add(Figures *sum, const Figures *one, double times)
     sum->gather_bytes += times * one->gather_bytes;
     sum->reduce_bytes += times * one->reduce_bytes;
     sum->token_bytes += times * one->token_bytes;
-    sum->parts += times * one->parts;
-    sum->light += times * one->light;
+    for (uint32_t e = 0; e < FG_N_ENGINES; e++)
+        sum->work[e] += times * one->work[e];
     for (uint32_t s = 0; s < FG_N_STREAMS; s++) {
         sum->busy[s] += times * one->busy[s];
         sum->alone[s] += times * one->alone[s];
@@ -468,13 +461,7 @@ void fg_simulate(FgArena *scratch, const FgModule *sched, const FgMachine *machi
             out->bound_node = sum.longest_node[s];
         }
     }
-    double work[FG_N_ENGINES];
-    memcpy(work, sum.alone, sizeof sum.alone);
-    work[FG_STREAM_REDUCE] -= sum.parts;
-    work[FG_ENGINE_PARTS] = sum.parts;
-    work[FG_STREAM_COMPUTE] -= sum.light;
-    work[FG_ENGINE_LIGHT] = sum.light;
-    out->joint_us = fg_joint_bound(machine, work, out->joint_price) * 1e6;
+    out->joint_us = fg_joint_bound(machine, sum.work, out->joint_price) * 1e6;
 }
 
 void fg_simulate_trace(FgArena *scratch, const FgModule *sched, const FgMachine *machine,

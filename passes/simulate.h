@@ -9,8 +9,9 @@
 double fg_cost_seconds(const FgModule *module, const FgMachine *machine, const FgNode *node,
                        const FgCost *cost);
 
-/* Whether a node is light work of the compute stream (FgMachine). */
-bool fg_is_light(const FgMachine *machine, const FgNode *node, const FgCost *cost);
+/* The engine that a node is work of (compile.h): its stream, but for gradients in parts and for
+ * light work. */
+uint32_t fg_engine_of(const FgMachine *machine, const FgNode *node, const FgCost *cost);
 
 /* Seconds of a collective over whole buffers of so many bytes (FgCost: wire_bytes). */
 double fg_collective_seconds(const FgMachine *machine, uint32_t ranks, FgOp op, double bytes);

@@ -331,6 +331,11 @@ def profile(run):
     run.call(*tiny_command(run, "tiny-plain", run.path("profile.jsonl"), "--steps", 5, "--profile", run.path("profile.tsv")))
     rows = open(run.path("profile.tsv")).read().strip().split("\n")
     require(len(rows) > 50, f"{len(rows)} rows")
+    gathers = [row.split("\t")[:3] for row in rows if row.split("\t")[1] == "gather"]
+    run.call(*tiny_command(run, "tiny-plain", run.path("profile.jsonl"), "--steps", 5, "--profile", run.path("gathers.tsv"),
+                           "--profile-ops", "gather"))  # fmt: skip
+    some = open(run.path("gathers.tsv")).read().strip().split("\n")[1:]
+    require([row.split("\t")[:3] for row in some] == gathers, f"of gathers alone: {len(some)} rows, {len(gathers)} among all")
 
 
 def big(run, name, steps=30):

@@ -112,13 +112,21 @@ def resumes(p):
     require(steps(logs[0]) == steps(logs[1]) + steps(logs[2]), "a resumed run goes another way")
 
 
+def table(path):
+    with open(path) as f:
+        return [line.split("\t") for line in f.read().strip().split("\n")]
+
+
 def profiles(p):
     path = p.tools.path("profile.tsv")
     p.tools.call(*p.ranks("--steps", 2, "--profile", path))
-    with open(path) as f:
-        rows = [line.split("\t") for line in f.read().strip().split("\n")]
+    rows = table(path)
     require(rows[0][:3] == ["node", "op", "calls"] and len(rows) > 50, f"{len(rows)} rows: {rows[:2]}")
     require({"gather", "reduce_scatter", "linear", "adamw"} <= {row[1] for row in rows}, "ops are missing")
+    calls = {row[0]: row[2] for row in rows[1:] if row[1] in ("gather", "adamw")}
+    p.tools.call(*p.ranks("--steps", 2, "--profile", path, "--profile-ops", "gather,adamw"))
+    some = {row[0]: row[2] for row in table(path)[1:]}
+    require(some == calls, f"of gather and adamw alone: {some}, {calls} among all")
 
 
 def begin(p, *options):

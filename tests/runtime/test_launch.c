@@ -2,6 +2,7 @@
  * together. Each case forks real processes; a hang ends it by an alarm. */
 #define _DEFAULT_SOURCE 1
 
+#include "runtime/launch/listed.h"
 #include "runtime/launch/spawn.h"
 #include "runtime/launch/world.h"
 #include "runtime/trainer/publish.h"
@@ -394,7 +395,16 @@ static void alone(int *failures)
     fg_world_leave(NULL);
 }
 
+/* Whole words alone: neither the beginning of one, nor its end. */
+static void lists(int *failures)
+{
+    CHECK(fg_listed("gather", "gather") && !fg_listed("gather", "gathers"));
+    CHECK(fg_listed("gather,adamw_parts,adamw", "adamw"));
+    CHECK(!fg_listed("adamw_parts,gather", "adamw") && !fg_listed("my_adamw,gather", "adamw"));
+    CHECK(!fg_listed("gather,adamw", "gather,adamw ") && !fg_listed("", "gather"));
+}
+
 UNIT_MAIN({"launchers", launchers}, {"started or left", started_or_left}, {"own ranks", own_ranks},
           {"meeting", meeting}, {"stopping", stopping}, {"failing", failing}, {"dying", dying},
           {"hanging", hanging}, {"starting wrong", starting_wrong}, {"few files", few_files},
-          {"alone", alone})
+          {"alone", alone}, {"lists", lists})

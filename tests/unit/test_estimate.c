@@ -1,5 +1,5 @@
-/* What the search knows before it lowers a plan: where small parameters lie, and that memory by
- * place is what the lowered plan then takes. */
+/* What the search knows before it lowers a plan: where small parameters lie, that memory by place
+ * is what the lowered plan then takes, and what transfers take beside compute. */
 #include "passes/estimate.h"
 
 #include "base/arena.h"
@@ -21,7 +21,7 @@ typedef struct Case {
     uint64_t state_bytes;
 } Case;
 
-static bool begin(Case *c, int *failures)
+static bool begin(Case *c, double light_flops, int *failures)
 {
     *c = (Case){.arena = fg_arena_new()};
     FgDiags *diags = fg_diags_new(c->arena);
@@ -33,6 +33,7 @@ static bool begin(Case *c, int *failures)
     if (!m)
         return false;
     m->numerics = numerics;
+    c->machine.light_flops = light_flops;
     FgPassManager pm = {.arena = c->arena, .machine = &c->machine, .budget = UINT64_MAX};
     CHECK(fg_run_passes(&pm, m, FG_PIPELINE_GRAPH));
     c->base = fg_plan_fixed(m, c->arena, "base", FG_RECOMPUTE_NONE);
@@ -67,7 +68,7 @@ static void plans_fill_their_memory(int *failures)
     Case c = {0};
     uint64_t limits[] = {1500 * MIB, 1876 * MIB, 2600 * MIB};
     uint32_t kept_before = 0;
-    if (begin(&c, failures))
+    if (begin(&c, 0, failures))
         for (uint32_t i = 0; i < sizeof limits / sizeof *limits; i++) {
             uint32_t most_kept = 0;
             for (int order = 0; order < FG_N_ORDERS; order++)
@@ -97,7 +98,7 @@ static void plans_fill_their_memory(int *failures)
 static void small_ones_go_with_the_smaller_neighbour(int *failures)
 {
     Case c = {0};
-    if (begin(&c, failures)) {
+    if (begin(&c, 0, failures)) {
         const FgModule *m = c.search.graph;
         for (uint32_t b = 0; b < c.base->buckets.len; b++) {
             const FgPlanBucket *bucket = &c.base->buckets.data[b];
@@ -115,5 +116,39 @@ static void small_ones_go_with_the_smaller_neighbour(int *failures)
     fg_arena_free(c.arena);
 }
 
+/* The bytes of the first gather, and of the first reduction that may come in parts, by the
+ * machine's curves, at the speeds that engines have beside compute. */
+static void transfers_take_their_engine_s_time(int *failures)
+{
+    static const double thresholds[] = {0, 1e30}; /* nothing is light; everything is */
+    double update[2] = {0};
+    for (int light = 0; light < 2; light++) {
+        Case c = {0};
+        if (begin(&c, thresholds[light], failures)) {
+            const FgMachine *m = &c.machine;
+            const FgGatherSite *gather = &c.estimate.gathers.data[0];
+            const FgReduceSite *reduce = &c.estimate.reduces.data[0];
+            while (!reduce->may_part)
+                reduce++;
+            double speed = light ? m->gather_beside_light : m->gather_beside_compute;
+            CHECK_NEAR(gather->seconds, fg_curve_seconds(&m->gather, (double)gather->bytes) / speed,
+                       1e-9);
+            speed = light ? m->reduce_beside_light : m->reduce_beside_compute;
+            CHECK_NEAR(reduce->seconds, fg_curve_seconds(&m->reduce, (double)reduce->bytes) / speed,
+                       1e-9);
+            speed = light ? m->parts_beside_light : m->parts_beside_compute;
+            CHECK_NEAR(reduce->parts,
+                       fg_curve_seconds(&m->all_to_all, (double)reduce->bytes) / speed, 1e-9);
+            speed = light ? m->update_beside_light : m->update_beside_compute;
+            update[light] = reduce->update * speed;
+        }
+        fg_search_end(&c.search);
+        fg_arena_free(c.arena);
+    }
+    CHECK(update[0] > 0);
+    CHECK_NEAR(update[1], update[0], 1e-9); /* alone it takes the same */
+}
+
 UNIT_MAIN({"plans_fill_their_memory", plans_fill_their_memory},
-          {"small_ones_go_with_the_smaller_neighbour", small_ones_go_with_the_smaller_neighbour})
+          {"small_ones_go_with_the_smaller_neighbour", small_ones_go_with_the_smaller_neighbour},
+          {"transfers_take_their_engine_s_time", transfers_take_their_engine_s_time})

@@ -118,6 +118,34 @@ static void from_file(int *failures)
     fg_arena_free(a);
 }
 
+static FgMachine parse(int *failures, FgArena *a, const char *text)
+{
+    FgMachine m = {0};
+    CHECK(fg_machine_parse(a, fg_diags_new(a), "m", text, strlen(text), &m));
+    return m;
+}
+
+/* Light work: its threshold alone where nothing has any, one more key where a preset has it all,
+ * and none of it changes with the ranks. */
+static void light_work(int *failures)
+{
+    FgArena *a = fg_arena_new();
+    FgMachine h200 = load(failures, a, "2xH200");
+    FgMachine m = parse(failures, a,
+                        "{\"foregather_machine\": 1, \"like\": \"2xT4\",\n"
+                        " \"light\": {\"flops\": 1e10}}");
+    CHECK_NEAR(m.light_flops, 1e10, 0);
+    CHECK(!(m.light_bf16 > 0 || m.light_beside_gather > 0 || m.parts_beside_light > 0));
+    m = parse(failures, a,
+              "{\"foregather_machine\": 1, \"like\": \"2xH200\", \"ranks\": 8,\n"
+              " \"light\": {\"f16\": 2e14, \"update_compute\": 0.25}}");
+    CHECK(m.light_flops == h200.light_flops && m.light_bf16 == h200.light_bf16);
+    CHECK_NEAR(m.light_f16, 2e14, 0);
+    CHECK_NEAR(m.update_beside_light, 0.25, 0);
+    CHECK(m.light_beside_update == h200.light_beside_update && h200.light_beside_update > 0);
+    fg_arena_free(a);
+}
+
 static void bad_files(int *failures)
 {
     static const struct {
@@ -157,6 +185,10 @@ static void bad_files(int *failures)
          FG_D_BAD_VALUE, "must not be greater than 1"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"bf16\": 1e14}}",
          FG_D_MISSING_KEY, "'flops'"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 0}}",
+         FG_D_BAD_VALUE, "'flops' must be greater than 0"},
+        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": []}", FG_D_WRONG_TYPE,
+         "must be an object"},
         {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
          "\"compute_update\": 2}}",
          FG_D_BAD_VALUE, "must not be greater than 1"},
@@ -216,4 +248,4 @@ static void bad_files(int *failures)
 }
 
 UNIT_MAIN({"presets", presets}, {"figures", figures}, {"other ranks", other_ranks},
-          {"from file", from_file}, {"bad files", bad_files})
+          {"from file", from_file}, {"light work", light_work}, {"bad files", bad_files})

@@ -66,28 +66,30 @@ static bool names(const FgCheckWalk *walk, uint32_t value, const FgCheckFact *fa
            fg_check_maker(walk, value) == FG_TRACE_GRAD_BUFFER;
 }
 
-/* A gathered copy has the weights as they are now, and those that all of the step has read: the
- * backward of a node reads what its forward read. */
+/* A gathered copy has the weights as they are now, on the step's side of its update: so all reads
+ * of a step find the same weights, and the backward of a node reads what its forward read. */
 static void read_weights(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value,
                          const FgCheckFact *fact)
 {
     uint32_t index = walk->trace->nodes.data[fact->writer].bucket;
     if (index >= walk->trace->buckets.len)
         return;
-    FgCheckBucket *bucket = &walk->buckets[index];
     const char *text = fg_check_value_text(walk->check, value);
     const char *name = walk->trace->buckets.data[index].name;
-    if (fact->version != bucket->version)
+    if (fact->version != walk->buckets[index].version)
         fg_check_fail(walk->check, node, R_STALE,
                       "it reads stale weights: %s was gathered before the update of bucket %s; "
                       "gather it after that",
                       text, name);
-    else if (bucket->read && bucket->read - 1 != fact->version)
-        fg_check_fail(walk->check, node, R_MIXED,
-                      "it reads %s after the update of bucket %s, but this step has read the "
-                      "weights as they were before; update them after the last read",
-                      text, name);
-    bucket->read = fact->version + 1;
+    else if (!fg_check_on_its_side(walk, index))
+        fg_check_fail(
+            walk->check, node, R_MIXED,
+            fg_check_updates_first(walk, index)
+                ? "it reads %s before the update of bucket %s by the gradient of the step "
+                  "before; update the weights before their first read"
+                : "it reads %s after the update of bucket %s in this step; update the "
+                  "weights after their last read",
+            text, name);
 }
 
 static bool check_fact(FgCheckWalk *walk, const FgTraceNode *node, uint32_t value,

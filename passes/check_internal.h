@@ -115,7 +115,6 @@ typedef struct FgCheckFact {
 
 typedef struct FgCheckBucket {
     uint32_t version;    /* updates so far */
-    uint32_t read;       /* 1 + the version that this period reads gathered copies of; 0: none */
     uint32_t reductions; /* summed in the gradient slice now */
     uint32_t lookups;    /* added to it: parts that are not reduced */
     uint32_t gradient;   /* the value that holds it */
@@ -133,7 +132,8 @@ typedef struct FgCheckBucket {
 typedef struct FgCheckOrigin {
     uint32_t state;   /* FG_NO_ID: nothing that lives from step to step */
     uint64_t at;      /* bytes from the state's begin */
-    uint32_t version; /* of the bucket's weights */
+    uint32_t version; /* of the bucket's weights, at the fetch */
+    bool mixed;       /* fetched between the parts of an update: some are new, some are not */
 } FgCheckOrigin;
 
 typedef struct FgCheckWalk {
@@ -199,6 +199,25 @@ bool fg_check_skipped(const FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_step_begin(FgCheckWalk *walk); /* a period, or flush */
 void fg_check_step_end(FgCheckWalk *walk, bool flush);
 void fg_check_function_end(FgCheckWalk *walk, const FgTraceFunc *func);
+/* An update of the bucket has begun and is not complete: its weights are of two versions. */
+static inline bool fg_check_is_mixed(const FgCheckWalk *walk, uint32_t bucket)
+{
+    return walk->buckets[bucket].parted || walk->buckets[bucket].named;
+}
+
+/* The step's own update of the bucket comes before its reads: it is that of the step before. */
+static inline bool fg_check_updates_first(const FgCheckWalk *walk, uint32_t bucket)
+{
+    return walk->trace->clips && walk->trace->buckets.data[bucket].trainable;
+}
+
+/* What is read now of the bucket's weights, as they are, is what all of the step reads: behind the
+ * pending update, before one by the step's own gradient. */
+static inline bool fg_check_on_its_side(const FgCheckWalk *walk, uint32_t bucket)
+{
+    return walk->start || walk->buckets[bucket].updates == fg_check_updates_first(walk, bucket);
+}
+
 /* The bucket that a node works on, or NULL after a report. */
 const FgTraceBucket *fg_check_bucket(FgCheckWalk *walk, const FgTraceNode *node);
 /* Reductions and lookups of all micro-steps, but for `less` lookups, are in the gradient slice. */
@@ -251,7 +270,8 @@ void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node);
 void fg_check_stash(FgCheckWalk *walk, const FgTraceNode *node);
 /* At start the working copy of weights is made from the master: each part from the same one. */
 void fg_check_first_copy(FgCheckWalk *walk, const FgTraceNode *node);
-/* The bucket's shard itself, or a copy that was fetched of it whole at this version. */
+/* The bucket's shard itself, or a copy that was fetched of it whole, and all of it at this version.
+ */
 bool fg_check_is_shard(const FgCheckWalk *walk, uint32_t buffer, const FgTraceBucket *bucket,
                        uint32_t version);
 /* One part of an update; true when it is the last one. */

@@ -3,7 +3,8 @@
  * Only copies touch it: a stash writes it from the device, a fetch reads it. A state that lies
  * there is updated in a copy: what was fetched of it goes back to exactly the place that it came
  * from, before anybody fetches that place again and before the function ends. An update in parts
- * covers the owned slice once, in order; the bucket's weights are new when the last part is done.
+ * covers the owned slice once, in order; the bucket's weights are new when the last part is done,
+ * and of no version before that. A copy of weights is as old as its fetch.
  */
 #include "passes/check_internal.h"
 
@@ -108,8 +109,9 @@ void fg_check_fetch(FgCheckWalk *walk, const FgTraceNode *node)
     uint64_t at = fg_check_buffer(walk, from)->at - fg_check_buffer(walk, root)->at;
     check_home(walk, node, root, at, fg_check_buffer(walk, from)->bytes);
     uint32_t bucket = fg_check_buffer(walk, root)->index;
-    walk->origin[to] = (FgCheckOrigin){
-        root, at, bucket < walk->trace->buckets.len ? walk->buckets[bucket].version : 0};
+    bool of_bucket = bucket < walk->trace->buckets.len;
+    walk->origin[to] = (FgCheckOrigin){root, at, of_bucket ? walk->buckets[bucket].version : 0,
+                                       of_bucket && fg_check_is_mixed(walk, bucket)};
 }
 
 /* Bytes of an element of a bucket's state. */
@@ -155,7 +157,7 @@ void fg_check_first_copy(FgCheckWalk *walk, const FgTraceNode *node)
                       "it makes %s from what is not the same part of the bucket's master",
                       fg_check_text(walk, to));
     else if (!writes) {
-        walk->origin[to] = (FgCheckOrigin){bucket->shard, at / wide * narrow, 0};
+        walk->origin[to] = (FgCheckOrigin){bucket->shard, at / wide * narrow, 0, false};
         mark_dirty(walk, to);
     }
 }
@@ -186,6 +188,7 @@ bool fg_check_is_shard(const FgCheckWalk *walk, uint32_t buffer, const FgTraceBu
     const FgCheckOrigin *origin = &walk->origin[buffer];
     return buffer == bucket->shard ||
            (origin->state == bucket->shard && origin->at == 0 && origin->version == version &&
+            !origin->mixed &&
             fg_check_buffer(walk, buffer)->bytes == fg_check_buffer(walk, bucket->shard)->bytes);
 }
 

@@ -191,23 +191,46 @@ void fg_check_vocab_dw(FgCheckWalk *walk, const FgTraceNode *node)
     walk->buckets[node->bucket].lookups++;
 }
 
+/* Does the node read weights for something else than to gather, update or keep them? Copies that
+ * are no state's become something else, as other work does. */
+static bool uses_weights(const FgCheckWalk *walk, const FgTraceNode *node)
+{
+    static const FgTraceKind others[] = {
+        FG_TRACE_VIEW,       FG_TRACE_HOLD,       FG_TRACE_RELEASE,
+        FG_TRACE_GATHER,     FG_TRACE_FETCH,      FG_TRACE_ADAMW,
+        FG_TRACE_ADAMW_PART, FG_TRACE_ADAMW_ROWS, FG_TRACE_ADAMW_PARTS};
+    for (uint32_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (node->kind == others[i])
+            return false;
+    return !walk->start && (node->kind != FG_TRACE_STASH ||
+                            !fg_check_buffer(walk, walk->check->root[node->results[0]])->state);
+}
+
 /* The weights of a step are the same for all that reads them: where nothing is gathered, the slice
- * is read between the updates of two steps. */
+ * is read between the updates of two steps, and so is a copy of it that was fetched. */
 void fg_check_slice_read(FgCheckWalk *walk, const FgTraceNode *node)
 {
-    FgCheck *check = walk->check;
-    bool plain = node->kind == FG_TRACE_WORK && !walk->start;
-    for (uint32_t i = 0; i < node->n_operands && plain; i++) {
-        uint32_t v = node->operands[i];
-        const FgTraceBuffer *root = v == FG_NO_ID ? NULL : fg_check_buffer(walk, check->root[v]);
-        if (!root || !root->state || root->role != FG_ROLE_SHARD ||
-            root->index >= walk->trace->buckets.len)
+    if (!uses_weights(walk, node))
+        return;
+    for (uint32_t i = 0; i < node->n_operands; i++) {
+        uint32_t v = node->operands[i], root = v == FG_NO_ID ? v : walk->check->root[v];
+        if (root == FG_NO_ID)
             continue;
-        const FgTraceBucket *bucket = &walk->trace->buckets.data[root->index];
-        uint32_t want = walk->trace->clips && bucket->trainable;
-        if (walk->buckets[root->index].updates != want || walk->buckets[root->index].parted ||
-            walk->buckets[root->index].named)
-            fg_check_fail(check, node, R_SLICE, "it reads the weights of %s %s the step's update",
-                          bucket->name, want ? "before" : "after");
+        bool slice = fg_check_buffer(walk, root)->state;
+        const FgCheckOrigin *origin = &walk->origin[root];
+        uint32_t home = slice ? root : origin->state;
+        const FgTraceBuffer *state = home == FG_NO_ID ? NULL : fg_check_buffer(walk, home);
+        if (!state || state->role != FG_ROLE_SHARD || state->index >= walk->trace->buckets.len)
+            continue;
+        const char *name = walk->trace->buckets.data[state->index].name;
+        bool first = fg_check_updates_first(walk, state->index);
+        if (!fg_check_on_its_side(walk, state->index) || fg_check_is_mixed(walk, state->index))
+            fg_check_fail(walk->check, node, R_SLICE,
+                          "it reads the weights of %s %s the step's update", name,
+                          first ? "before" : "after");
+        else if (!slice &&
+                 (origin->mixed || origin->version != walk->buckets[state->index].version))
+            fg_check_fail(walk->check, node, R_SLICE,
+                          "it reads weights of %s that were fetched before their update", name);
     }
 }

@@ -64,6 +64,11 @@ static void gather(FgCheckWalk *walk, const FgTraceNode *node)
         fg_check_fail(walk->check, node, R_BUCKET,
                       "it gathers %s before the rows that tokens name are updated",
                       fg_check_text(walk, shard));
+    if (walk->buckets[node->bucket].parted && shard == bucket->shard)
+        fg_check_fail(walk->check, node, R_BUCKET,
+                      "it gathers %s between the parts of its update: some of the weights are new, "
+                      "some are not",
+                      fg_check_text(walk, shard));
     if (walk->gathered[copy])
         fg_check_fail(walk->check, node, R_AGAIN,
                       "it gathers %s again, which was not released since the last time",
@@ -424,7 +429,7 @@ void fg_check_step_begin(FgCheckWalk *walk)
     walk->norm_begun = walk->norm_reduced = walk->clipped = false;
     walk->loss_begun = walk->loss_reduced = walk->scaled = false;
     for (uint32_t i = 0; i < walk->trace->buckets.len; i++) {
-        walk->buckets[i].updates = walk->buckets[i].read = 0;
+        walk->buckets[i].updates = 0;
         walk->buckets[i].normed = false;
     }
 }

@@ -3,7 +3,8 @@
  * First fit comes first: it is fast, and mostly it meets the liveness bound, which nothing beats.
  * Where it does not, exact search (pack_search.c) is asked whether each part that is too high fits
  * the bound; then, as long as there are steps left, heights between the bound and the best
- * placement, halving the distance. A height that was shown impossible raises the bound.
+ * placement, halving the distance. A height that was shown impossible raises the bound. Where that
+ * leaves a gap, items that live about as long are placed as one (pack_blocks.c).
  *
  * All heights that a placement can have are multiples of the greatest common divisor of sizes and
  * alignments; only those are tried. Effort is counted, never timed, so every machine gets the same
@@ -127,7 +128,8 @@ static void improve(Packing *p, const FgPackEffort *effort, int64_t grain, FgPac
     }
 }
 
-FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort)
+static FgPackResult pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort,
+                         bool blocks)
 {
     FgPackResult out = {0};
     if (problem->n == 0)
@@ -148,8 +150,21 @@ FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffor
         improve(&p, effort, grain_of(problem), &out);
         fg_arena_free(p.arena);
     }
+    goal = out.lower_bound > effort->capacity ? out.lower_bound : effort->capacity;
+    if (blocks && out.height > goal && effort->steps > 0)
+        out.height = fg_pack_blocks(scratch, m, effort->steps, goal, out.height, p.offsets);
     out.steps = effort->steps - p.left;
     for (uint32_t i = 0; i < m->n; i++)
         problem->items[i].offset = p.offsets[i];
     return out;
+}
+
+FgPackResult fg_pack(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort)
+{
+    return pack(scratch, problem, effort, true);
+}
+
+FgPackResult fg_pack_plainly(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort)
+{
+    return pack(scratch, problem, effort, false);
 }

@@ -279,17 +279,32 @@ static void find_lanes(FgArena *scratch, Fit *f)
     f->all.data = FG_NEW_ARRAY(scratch, Placed, m->n + 1);
 }
 
+static void begin(FgArena *scratch, const FgPackModel *m, int64_t *best, Fit *f)
+{
+    *f = (Fit){.m = m, .best_height = INT64_MAX, .best = best};
+    f->order = FG_NEW_ARRAY(scratch, uint32_t, m->n + 1);
+    f->offsets = FG_NEW_ARRAY(scratch, int64_t, m->n + 1);
+    find_lanes(scratch, f);
+}
+
+int64_t fg_pack_fit_order(FgArena *scratch, const FgPackModel *m, const uint32_t *order,
+                          int64_t *out_offsets)
+{
+    Fit f;
+    begin(scratch, m, out_offsets, &f);
+    memcpy(f.order, order, m->n * sizeof *order);
+    return place_all(&f, FG_NEW_ARRAY(scratch, Placed, m->n + 1), true);
+}
+
 int64_t fg_pack_fit(FgArena *scratch, const FgPackModel *m, uint32_t rounds, int64_t goal,
                     int64_t *out_offsets)
 {
-    Fit f = {.m = m, .best_height = INT64_MAX, .best = out_offsets};
+    Fit f;
     uint32_t n = m->n, done = 0, best_order = 0;
     uint64_t most = MOST_STEPS / ((uint64_t)n * n + 1) + 1;
     rounds = rounds < most ? rounds : (uint32_t)most;
-    f.order = FG_NEW_ARRAY(scratch, uint32_t, n + 1);
-    find_lanes(scratch, &f);
+    begin(scratch, m, out_offsets, &f);
     Placed *placed = FG_NEW_ARRAY(scratch, Placed, n + 1);
-    f.offsets = FG_NEW_ARRAY(scratch, int64_t, n + 1);
     f.sorted = FG_NEW_ARRAY(scratch, Sorted, n + 1);
     uint32_t *spare = FG_NEW_ARRAY(scratch, uint32_t, n + 1);
     for (; done == 0 || (done < N_ORDERS && done < rounds && f.best_height > goal); done++) {

@@ -67,6 +67,19 @@ static inline int64_t fg_pack_align(int64_t x, int64_t align)
 int64_t fg_pack_fit(FgArena *scratch, const FgPackModel *m, uint32_t rounds, int64_t goal,
                     int64_t *out_offsets);
 
+/* First fit in a given order of all items; returns the height. */
+int64_t fg_pack_fit_order(FgArena *scratch, const FgPackModel *m, const uint32_t *order,
+                          int64_t *out_offsets);
+
+/* ---- pack_blocks.c: items that live about as long as one ---- */
+/* Improves a placement of that height, `offsets`, until it is not above the goal or all ways to
+ * make blocks were tried; returns its height. `steps`: what exact search of all items may take,
+ * of which this takes parts. */
+int64_t fg_pack_blocks(FgArena *scratch, const FgPackModel *m, uint64_t steps, int64_t goal,
+                       int64_t height, int64_t *offsets);
+/* fg_pack without blocks. */
+FgPackResult fg_pack_plainly(FgArena *scratch, FgPackProblem *problem, const FgPackEffort *effort);
+
 /* ---- pack_search.c: exact search ---- */
 typedef enum FgPackVerdict { FG_PACK_FOUND, FG_PACK_NONE, FG_PACK_GAVE_UP } FgPackVerdict;
 typedef struct FgPackSearch FgPackSearch;

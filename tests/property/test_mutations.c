@@ -434,6 +434,130 @@ static void change_attrs(Case *c)
         }
 }
 
+/* ---- how old weights are: nothing else gives these away, neither races nor memory ---- */
+
+/* Puts all calls on one stream, where they need no waits, and every value that shares memory at an
+ * address of its own; the schedule is as right as before. */
+static void part(Case *c)
+{
+    FgModule *m = c->module;
+    for (uint32_t i = 0; i < m->nodes.len; i++) {
+        m->nodes.data[i].stream = FG_STREAM_COMPUTE;
+        m->nodes.data[i].n_waits = 0;
+    }
+    for (uint32_t i = 0; i < m->values.len; i++) {
+        FgValue *value = &m->values.data[i];
+        uint64_t states = value->host ? FG_HOST_BASE + m->host_state_bytes : m->state_bytes;
+        uint64_t *arena = value->host ? &m->host_arena_bytes : &m->arena_bytes;
+        if (value->root != i || value->offset == FG_NO_OFFSET || value->offset < states)
+            continue;
+        value->offset = states + *arena;
+        *arena += (fg_type_bytes(value->type) + 63) / 64 * 64;
+    }
+}
+
+static bool is_update(const FgNode *node, uint32_t bucket)
+{
+    return node->bucket == bucket && (node->op == FG_OP_adamw || node->op == FG_OP_adamw_part ||
+                                      node->op == FG_OP_adamw_parts);
+}
+
+/* It reads a gathered copy of the bucket's weights. */
+static bool reads_copy(const FgModule *module, const FgNode *node, uint32_t bucket)
+{
+    if (node->op == FG_OP_release || node->op == FG_OP_hold ||
+        (fg_op_info(node->op)->flags & FG_OPF_VIEW))
+        return false;
+    for (uint32_t k = 0; k < node->n_operands; k++) {
+        uint32_t v = node->operands[k];
+        const FgValue *root =
+            v == FG_NO_ID ? NULL : &module->values.data[module->values.data[v].root];
+        if (root && root->kind == FG_VALUE_STATE && root->role == FG_ROLE_GATHERED &&
+            root->index == bucket)
+            return true;
+        if (root && root->kind == FG_VALUE_RESULT &&
+            module->nodes.data[root->def].op == FG_OP_gather &&
+            module->nodes.data[root->def].bucket == bucket)
+            return true;
+    }
+    return false;
+}
+
+/* The update of the step before, or the last part of it, behind the last read before the first
+ * reduction: the step reads the weights without it, or some of them. */
+static void update_late(Case *c, FgIdVec *order, uint32_t bucket, bool all)
+{
+    const FgModule *m = c->module;
+    FgIdVec stay = {0}, moved = {0};
+    uint32_t first = FG_NO_ID, read = FG_NO_ID, updates = 0, n = 0;
+    for (uint32_t i = 0; i < order->len; i++)
+        updates += is_update(&m->nodes.data[order->data[i]], bucket);
+    for (uint32_t i = 0; i < order->len; i++) {
+        const FgNode *node = &m->nodes.data[order->data[i]];
+        if (node->bucket == bucket &&
+            (node->op == FG_OP_reduce_scatter || node->op == FG_OP_all_to_all))
+            break;
+        n += is_update(node, bucket);
+        if (first == FG_NO_ID && n == (all ? 1 : updates) && n)
+            first = i;
+        if (first != FG_NO_ID && reads_copy(m, node, bucket))
+            read = i;
+    }
+    if (first == FG_NO_ID || read == FG_NO_ID || (!all && updates == 1))
+        return;
+    const FgIdVec was = *order;
+    for (uint32_t i = 0; i < was.len; i++) {
+        const FgNode *node = &m->nodes.data[was.data[i]];
+        bool late =
+            i >= first && i < read && node->bucket == bucket && node->phase == FG_PHASE_UPDATE;
+        fg_vec_push(c->arena, late ? &moved : &stay, was.data[i]);
+        for (uint32_t k = 0; i == read && k < moved.len; k++)
+            fg_vec_push(c->arena, &stay, moved.data[k]);
+    }
+    *order = stay;
+    must_fail(c, "the weights were read before their update", &m->nodes.data[was.data[first]]);
+    *order = was;
+}
+
+/* What brings a shard stands right before the last call that updates it, instead of behind. */
+static void bring_early(Case *c, FgIdVec *order)
+{
+    const FgModule *m = c->module;
+    for (uint32_t i = 0; i < order->len; i++) {
+        uint32_t id = order->data[i], k = i;
+        const FgNode *node = &m->nodes.data[id];
+        if (node->phase == FG_PHASE_UPDATE ||
+            (node->op != FG_OP_gather && node->op != FG_OP_fetch) ||
+            m->values.data[node->operands[0]].role != FG_ROLE_SHARD)
+            continue;
+        while (k > 0 && !is_update(&m->nodes.data[order->data[k - 1]], node->bucket))
+            k--;
+        if (k-- == 0)
+            continue;
+        memmove(order->data + k + 1, order->data + k, (i - k) * sizeof *order->data);
+        order->data[k] = id;
+        must_fail(c, "weights were brought before their update", node);
+        memmove(order->data + k, order->data + k + 1, (i - k) * sizeof *order->data);
+        order->data[i] = id;
+    }
+}
+
+static void age_weights(Case *c)
+{
+    int *failures = c->failures;
+    part(c);
+    CHECK(passes(c));
+    for (uint32_t f = 0; f < c->module->funcs.len; f++) {
+        FgFunc *func = &c->module->funcs.data[f];
+        if (!strcmp(func->name, "flush"))
+            continue;
+        bring_early(c, &func->order);
+        for (uint32_t b = 0; b < c->module->buckets.len; b++)
+            for (int all = 0; all < 2; all++)
+                update_late(c, &func->order, b, all);
+    }
+}
+
 static void every_mutant_is_found(int *failures)
 {
     uint32_t mutants = 0;
@@ -448,6 +572,7 @@ static void every_mutant_is_found(int *failures)
             change_types(&c);
             change_attrs(&c);
             CHECK(passes(&c)); /* all was put back */
+            age_weights(&c);
             mutants += c.mutants;
         }
         end(&c);

@@ -3,7 +3,7 @@
  * the best placement); larger ones against a map of which byte is whose at which time. */
 #include "../unit/unit.h"
 
-#include "passes/pack.h"
+#include "passes/pack_internal.h"
 #include "random_model.h"
 
 #include <stdlib.h>
@@ -215,6 +215,62 @@ static void capacities(int *failures)
     CHECK_EQ_U64(r.height, 0);
 }
 
+/* A step of a model: each layer saves values from forward to backward, and has its weights gathered
+ * in both and a gradient buffer; some weights are gathered for the next step. */
+#define LAYERS 8
+static void add_life(Instance *x, int64_t from, int64_t to, int64_t bytes)
+{
+    FgPackItem *item = &x->items[x->problem.n++];
+    *item = (FgPackItem){.bytes = bytes, .align = 1, .span = x->n_spans};
+    if (to > MOST_TIME)
+        add_span(x, item, 0, to - MOST_TIME, 0, bytes);
+    add_span(x, item, from, to < MOST_TIME ? to : MOST_TIME, 0, bytes);
+}
+
+static void make_layers(Instance *x, uint64_t seed)
+{
+    Random r = {seed};
+    memset(x, 0, sizeof *x);
+    x->problem = (FgPackProblem){x->items, x->spans, 0};
+    uint32_t rounds = 1 + random_below(&r, 4);
+    for (uint32_t k = 0; k < LAYERS; k++) {
+        int64_t at = 5 * (int64_t)k, back = MOST_TIME - at - 5, ahead = random_below(&r, 8);
+        int64_t end = MOST_TIME - 1 - random_below(&r, 12);
+        for (uint32_t i = 0; i < 2; i++)
+            add_life(x, at + i, back + 4 - i, 8);
+        for (uint32_t i = 0; i < 8; i++)
+            add_life(x, at + i / 2, back + 1 + random_below(&r, 4), 2);
+        add_life(x, at, at + 2, 12);
+        if (k < rounds)
+            add_life(x, end, MOST_TIME + at + 5, 116);
+        else
+            add_life(x, at > ahead ? at - ahead : 0, at + 5, 116);
+        add_life(x, back - ahead, back + 5, 116);
+        add_life(x, back + 1, back + 5 + random_below(&r, 12), 116);
+    }
+}
+
+/* What lives about as long, placed as one: never higher, mostly lower where there is a gap. */
+static void blocks_are_no_higher(int *failures)
+{
+    static Instance x;
+    uint32_t gaps = 0, lower = 0;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        FgArena *a = fg_arena_new();
+        make_layers(&x, seed);
+        FgPackEffort effort = {8, 1000, 0};
+        FgPackResult plain = fg_pack_plainly(a, &x.problem, &effort);
+        fg_arena_free(a);
+        FgPackResult r = pack(&x, 8, 1000, 0);
+        CHECK(is_valid(&x, r.height) && r.height <= plain.height);
+        gaps += plain.height > plain.lower_bound;
+        lower += r.height < plain.height;
+    }
+    CHECK(gaps >= 8 && 2 * lower >= gaps);
+}
+
 UNIT_MAIN({"packing: small ones are optimal", small_ones_are_optimal},
           {"packing: large ones are valid, the same every time", large_ones_are_valid},
-          {"packing: windows keep apart", windows_keep_apart}, {"packing: capacities", capacities})
+          {"packing: windows keep apart", windows_keep_apart},
+          {"packing: blocks are no higher", blocks_are_no_higher},
+          {"packing: capacities", capacities})

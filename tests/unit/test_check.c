@@ -275,9 +275,21 @@ REJECTS(
 /* Gathered again behind the update, as it is now: but not as forward read it. */
 REJECTS(
     weights_of_two_steps, plain,
-    "#48 mean in @step: it reads %w.47 after the update of bucket b, but this step has read the "
-    "weights as they were before",
+    "#48 mean in @step: it reads %w.47 after the update of bucket b in this step; update the "
+    "weights after their last read",
     "  #13 ",
+    "  #45 %W.46 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) "
+    "wait(#12)\n"
+    "  #46 %w.47 : f32[16, 16] in %W.46+0 = view %W.46\n"
+    "  #48 %z.48 : f32[] at(3328) = mean %w.47 wait(#45)\n  #49 release %W.46 bucket(0)\n  #13 ")
+
+/* The same where nothing else reads them. */
+REJECTS(
+    read_after_the_update, plain,
+    "#48 mean in @step: it reads %w.47 after the update of bucket b in this step; update the "
+    "weights after their last read",
+    " = linear %x.8, %w.10 wait(#1)", " = linear %x.8, %x.8", "release %W.9 bucket(0)",
+    "release %W.9 bucket(0) wait(#1)", "  #13 ",
     "  #45 %W.46 : f32[256] mem(gathered) at(2304) = gather %s.0 bucket(0) stream(gather) "
     "wait(#12)\n"
     "  #46 %w.47 : f32[16, 16] in %W.46+0 = view %W.46\n"
@@ -478,7 +490,8 @@ UNIT_MAIN(
     {"read_before_made", read_before_made}, {"read_before_gather", read_before_gather},
     {"never_written", never_written}, {"used_after_release", used_after_release},
     {"memory_given_away", memory_given_away}, {"stale_weights", stale_weights},
-    {"weights_of_two_steps", weights_of_two_steps}, {"released_twice", released_twice},
+    {"weights_of_two_steps", weights_of_two_steps},
+    {"read_after_the_update", read_after_the_update}, {"released_twice", released_twice},
     {"never_released", never_released}, {"given_away_before_release", given_away_before_release},
     {"wrong_shard", wrong_shard}, {"reduced_twice", reduced_twice},
     {"reduced_in_part", reduced_in_part}, {"first_accumulates", first_accumulates},

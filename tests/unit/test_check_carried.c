@@ -1,9 +1,10 @@
 /* The checker on what outlives the function that begins it: gathered copies, over micro-steps and
  * round the period, and gradients that add up over micro-steps. Three schedules that are right, and
  * each way to break them. */
-#include "ir/ir.h"
-#include "passes/compile.h"
+#include "tests/unit/edited.h"
 #include "tests/unit/unit.h"
+
+#include <string.h>
 
 #define HEAD(accumulate)                                                                           \
     HEAD_WITH(accumulate, "state %W.6 : f32[256] role(gathered, 0) mem(gathered) at(2304)\n")
@@ -81,37 +82,12 @@ static const char summed[] = HEAD_WITH(
                   "  #10 %g.3 = reduce_scatter %B.6 bucket(0) stream(reduce) wait(#9)\n" UPDATE
                   "}\n";
 
-/* The text with `from` replaced, which must be there. */
-static const char *edited(FgArena *arena, const char *text, const char *from, const char *to,
-                          int *failures)
-{
-    const char *hit = strstr(text, from);
-    CHECK(hit != NULL);
-    return hit ? fg_arena_printf(arena, "%.*s%s%s", (int)(hit - text), text, to, hit + strlen(from))
-               : text;
-}
-
-/* What the checker says; "" when the schedule is proved. */
-static const char *verdict(FgArena *arena, const char *text, int *failures)
-{
-    FgDiags *diags = fg_diags_new(arena);
-    FgModule *m = fg_module_parse(arena, diags, "tiny.fg", text, strlen(text));
-    FgProof proof;
-    FgBuf out;
-    fg_buf_init(&out, arena);
-    CHECK(m != NULL && fg_module_verify(m));
-    bool ok = m && fg_check(arena, m, UINT64_MAX, &proof);
-    fg_diags_render(diags, &out);
-    CHECK(ok == (fg_diags_errors(diags) == 0));
-    return fg_buf_text(&out);
-}
-
 static void right(int *failures)
 {
     FgArena *arena = fg_arena_new();
-    CHECK_STR(verdict(arena, kept, failures), "");
-    CHECK_STR(verdict(arena, round_period, failures), "");
-    CHECK_STR(verdict(arena, summed, failures), "");
+    CHECK_STR(text_verdict(arena, kept, failures), "");
+    CHECK_STR(text_verdict(arena, round_period, failures), "");
+    CHECK_STR(text_verdict(arena, summed, failures), "");
     fg_arena_free(arena);
 }
 
@@ -179,10 +155,11 @@ static void each_fault(int *failures)
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         FgArena *arena = fg_arena_new();
-        const char *text = edited(arena, faults[i].text, faults[i].from, faults[i].to, failures);
+        const char *text =
+            text_edited(arena, faults[i].text, faults[i].from, faults[i].to, failures);
         if (faults[i].from2)
-            text = edited(arena, text, faults[i].from2, faults[i].to2, failures);
-        const char *said = verdict(arena, text, failures);
+            text = text_edited(arena, text, faults[i].from2, faults[i].to2, failures);
+        const char *said = text_verdict(arena, text, failures);
         if (!strstr(said, faults[i].message)) {
             printf("fault %zu: \"%s\" is not in:\n%s\n", i, faults[i].message, said);
             ++*failures;

@@ -45,6 +45,19 @@ static FgMachine slow_machine(FgArena *arena, uint32_t ranks)
     return m;
 }
 
+/* Small products are light, with rates and factors of their own. */
+static void have_light_work(FgMachine *m)
+{
+    m->light_flops = 1e4;
+    m->light_bf16 = m->light_f16 = 1e8;
+    m->light_beside_gather = 0.95;
+    m->light_beside_reduce = 0.7;
+    m->light_beside_update = 0.5;
+    m->gather_beside_light = m->parts_beside_light = 0.8;
+    m->reduce_beside_light = 0.7;
+    m->update_beside_light = 0.9;
+}
+
 typedef struct Case {
     FgArena *arena;
     FgDiags *diags;
@@ -59,6 +72,7 @@ typedef struct Case {
     FgLookup lookup;                /* of what was compiled last */
     bool sharded;                   /* it has a table whose rows stay with their owners */
     uint32_t selective, parts, cut; /* schedules with such levers */
+    bool mixed;                     /* large and light work: less of either makes a step shorter */
 } Case;
 
 /* The layer whose gradients come last has two buckets. */
@@ -114,6 +128,8 @@ static bool begin(Case *c, uint64_t seed)
         c->offload = 0;
     }
     c->machine = slow_machine(c->arena, 1 + random_below(&c->random, 4));
+    if (seed % 3 == 0)
+        have_light_work(&c->machine);
     const char *text = random_model(c->arena, seed);
     FgModelOptions options = {.numerics = c->numerics};
     c->graph = fg_model_parse(c->arena, c->diags, "random.json", text, strlen(text), &options);
@@ -252,6 +268,8 @@ static void check_budgets(Case *c, int *failures)
         CHECK(now.sim.step_us >= now.sim.bound_us * 0.999999);
         CHECK(now.sim.step_us >= now.sim.joint_us * 0.999999);
         CHECK(now.sim.joint_us >= now.sim.compute_us * 0.999999);
+        const double *price = now.sim.joint_price;
+        c->mixed |= price[FG_STREAM_COMPUTE] > 0 && price[FG_ENGINE_LIGHT] > 0;
     }
     CHECK(compile(c, FG_SCHEDULE_COMPILED, floor - 1, false, &now));
     CHECK(!now.fits && !now.module);
@@ -264,6 +282,7 @@ static void every_plan_is_proved_and_never_worse(int *failures)
     uint32_t selective = 0;         /* schedules that recompute some values and keep others */
     uint32_t parts = 0,
              cut = 0; /* models some of whose gradients come in parts; with a cut layer */
+    uint32_t mixed = 0;
     for (uint64_t seed = 1; seed <= MODELS; seed++) {
         Case c;
         int bad = 0;
@@ -279,11 +298,13 @@ static void every_plan_is_proved_and_never_worse(int *failures)
         selective += c.selective;
         parts += c.parts > 0;
         cut += c.cut > 0;
+        mixed += c.mixed;
         fg_arena_free(c.arena);
         if (*failures > 3)
             return;
     }
     CHECK(selective > 10 && parts > MODELS / 20 && cut > 0);
+    CHECK(mixed > 2);
     CHECK(rows > MODELS / 8 && rows < MODELS - MODELS / 8);
     CHECK(sharded > MODELS / 8);
 }

@@ -7,7 +7,7 @@
 static bool parse(FgOptions *options, FgFail *fail, const char *line)
 {
     char text[512];
-    char *argv[32] = {(char *)(uintptr_t) "prog"};
+    char *argv[32] = {(char *)(uintptr_t)"prog"};
     int argc = 1;
     snprintf(text, sizeof text, "%s", line);
     fg_fail_clear(fail);

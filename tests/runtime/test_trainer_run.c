@@ -54,7 +54,7 @@ static void run_free(Run *run)
 static int go(Run *run, const FgRtProgram *program, const char *line)
 {
     char text[2048] = "";
-    char *argv[40] = {(char *)(uintptr_t) "prog", (char *)(uintptr_t) "--data", run->tokens};
+    char *argv[40] = {(char *)(uintptr_t)"prog", (char *)(uintptr_t)"--data", run->tokens};
     int argc = 3;
     size_t length = 0, bytes;
     for (; *line && length < sizeof text - 512; line++) {

@@ -146,92 +146,93 @@ static void light_work(int *failures)
     fg_arena_free(a);
 }
 
+static const struct {
+    const char *text;
+    FgDiagId id;
+    const char *expect;
+} BAD[] = {
+    {"{\"foregather_machine\": 1, \"like\": \"2xT3\"}", FG_D_UNKNOWN_MACHINE,
+     "did you mean '2xT4'?"},
+    {"{\"foregather_machine\": 3, \"like\": \"2xT4\"}", FG_D_BAD_VALUE,
+     "m:1:24: error: this program reads"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memroy\": 5}", FG_D_UNKNOWN_KEY,
+     "did you mean 'memory'?"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": \"12 XB\"}", FG_D_BAD_VALUE,
+     "'memory' is no size"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": 100}", FG_D_BAD_VALUE,
+     "leaves nothing"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": -1}", FG_D_BAD_VALUE,
+     "'memory' is no size"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": \"4194304 TiB\"}", FG_D_BAD_VALUE,
+     "'memory' must be less than 2^62 bytes"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"ranks\": 0}", FG_D_BAD_VALUE,
+     "'ranks' must be 1 to 65536"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"vector\": 0}", FG_D_BAD_VALUE,
+     "greater than 0"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory_rate\": 1e-300}", FG_D_BAD_VALUE,
+     "'memory_rate' must not be less than 1"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1e-9}}",
+     FG_D_BAD_VALUE, "must not be less than 0.001"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
+     "\"bus_rates\": [[1e300, 1e-300]]}}",
+     FG_D_BAD_VALUE, "up to 2^62; 1 to 1e+30"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e300, "
+     "\"bus_rates\": [[1e6, 1e9]]}}",
+     FG_D_BAD_VALUE, "or more than 3600"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1.5}}",
+     FG_D_BAD_VALUE, "must not be greater than 1"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"bf16\": 1e14}}",
+     FG_D_MISSING_KEY, "'flops'"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 0}}", FG_D_BAD_VALUE,
+     "'flops' must be greater than 0"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": []}", FG_D_WRONG_TYPE,
+     "must be an object"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
+     "\"compute_update\": 2}}",
+     FG_D_BAD_VALUE, "must not be greater than 1"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
+     "\"compute_host\": 1}}",
+     FG_D_UNKNOWN_KEY, "compute_host"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
+     "\"bus_rates\": [[1e6]]}}",
+     FG_D_BAD_VALUE, "a point is [bytes, bytes a second]"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\",\n \"gather\": {\"latency\": 1e-5, "
+     "\"bus_rates\": [[2e6, 1e9], [1e6, 1e9]]}}",
+     FG_D_BAD_VALUE, "m:2:56: error: more bytes must follow"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
+     "\"bus_rates\": []}}",
+     FG_D_BAD_VALUE, "has no point"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"fetch\": {\"latency\": 1e-5, "
+     "\"bus_rates\": []}}",
+     FG_D_UNKNOWN_KEY, "bus_rates"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"host_link\": 0}}",
+     FG_D_BAD_VALUE, "'host_link' must be greater than 0"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_update\": 0}}",
+     FG_D_BAD_VALUE, "'compute_update' must be greater than 0"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"attention\": [[64, 1e12, 1e12], [64, "
+     "1e12, 1e12]]}",
+     FG_D_BAD_VALUE, "m:1:75: error: a rate of attention is"},
+    {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"attention\": [[64, 1e12]]}", FG_D_BAD_VALUE,
+     "a rate of attention is [head dim, forward, backward]"},
+    {"{\"foregather_machine\": 1}", FG_D_MISSING_KEY, "the key 'beside' is missing"},
+    {"[]", FG_D_WRONG_TYPE, "a machine must be an object, not a list"},
+    {"", FG_D_JSON_SYNTAX, "m:1:1: error: expected a value, found end of the text"},
+};
+
 static void bad_files(int *failures)
 {
-    static const struct {
-        const char *text;
-        FgDiagId id;
-        const char *expect;
-    } cases[] = {
-        {"{\"foregather_machine\": 1, \"like\": \"2xT3\"}", FG_D_UNKNOWN_MACHINE,
-         "did you mean '2xT4'?"},
-        {"{\"foregather_machine\": 3, \"like\": \"2xT4\"}", FG_D_BAD_VALUE,
-         "m:1:24: error: this program reads"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memroy\": 5}", FG_D_UNKNOWN_KEY,
-         "did you mean 'memory'?"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": \"12 XB\"}", FG_D_BAD_VALUE,
-         "'memory' is no size"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": 100}", FG_D_BAD_VALUE,
-         "leaves nothing"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": -1}", FG_D_BAD_VALUE,
-         "'memory' is no size"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory\": \"4194304 TiB\"}",
-         FG_D_BAD_VALUE, "'memory' must be less than 2^62 bytes"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"ranks\": 0}", FG_D_BAD_VALUE,
-         "'ranks' must be 1 to 65536"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"vector\": 0}", FG_D_BAD_VALUE,
-         "greater than 0"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"memory_rate\": 1e-300}", FG_D_BAD_VALUE,
-         "'memory_rate' must not be less than 1"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1e-9}}",
-         FG_D_BAD_VALUE, "must not be less than 0.001"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
-         "\"bus_rates\": [[1e300, 1e-300]]}}",
-         FG_D_BAD_VALUE, "up to 2^62; 1 to 1e+30"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e300, "
-         "\"bus_rates\": [[1e6, 1e9]]}}",
-         FG_D_BAD_VALUE, "or more than 3600"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_gather\": 1.5}}",
-         FG_D_BAD_VALUE, "must not be greater than 1"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"bf16\": 1e14}}",
-         FG_D_MISSING_KEY, "'flops'"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 0}}",
-         FG_D_BAD_VALUE, "'flops' must be greater than 0"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": []}", FG_D_WRONG_TYPE,
-         "must be an object"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
-         "\"compute_update\": 2}}",
-         FG_D_BAD_VALUE, "must not be greater than 1"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"light\": {\"flops\": 1e10, "
-         "\"compute_host\": 1}}",
-         FG_D_UNKNOWN_KEY, "compute_host"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
-         "\"bus_rates\": [[1e6]]}}",
-         FG_D_BAD_VALUE, "a point is [bytes, bytes a second]"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\",\n \"gather\": {\"latency\": 1e-5, "
-         "\"bus_rates\": [[2e6, 1e9], [1e6, 1e9]]}}",
-         FG_D_BAD_VALUE, "m:2:56: error: more bytes must follow"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"gather\": {\"latency\": 1e-5, "
-         "\"bus_rates\": []}}",
-         FG_D_BAD_VALUE, "has no point"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"fetch\": {\"latency\": 1e-5, "
-         "\"bus_rates\": []}}",
-         FG_D_UNKNOWN_KEY, "bus_rates"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"host_link\": 0}}",
-         FG_D_BAD_VALUE, "'host_link' must be greater than 0"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"beside\": {\"compute_update\": 0}}",
-         FG_D_BAD_VALUE, "'compute_update' must be greater than 0"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"attention\": [[64, 1e12, 1e12], [64, "
-         "1e12, 1e12]]}",
-         FG_D_BAD_VALUE, "m:1:75: error: a rate of attention is"},
-        {"{\"foregather_machine\": 1, \"like\": \"2xT4\", \"attention\": [[64, 1e12]]}",
-         FG_D_BAD_VALUE, "a rate of attention is [head dim, forward, backward]"},
-        {"{\"foregather_machine\": 1}", FG_D_MISSING_KEY, "the key 'beside' is missing"},
-        {"[]", FG_D_WRONG_TYPE, "a machine must be an object, not a list"},
-        {"", FG_D_JSON_SYNTAX, "m:1:1: error: expected a value, found end of the text"},
-    };
     FgArena *a = fg_arena_new();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         FgDiags *diags = fg_diags_new(a);
         FgMachine machine;
-        bool ok = fg_machine_parse(a, diags, "m", cases[i].text, strlen(cases[i].text), &machine);
+        bool ok = fg_machine_parse(a, diags, "m", BAD[i].text, strlen(BAD[i].text), &machine);
         FgBuf buf;
         fg_buf_init(&buf, a);
         fg_diags_render(diags, &buf);
-        bool found = strstr(fg_buf_text(&buf), cases[i].expect) != NULL;
+        bool found = strstr(fg_buf_text(&buf), BAD[i].expect) != NULL;
         if (ok || !found)
-            printf("%s\n%s", cases[i].text, fg_buf_text(&buf));
-        CHECK(!ok && found && fg_diags_has(diags, cases[i].id));
+            printf("%s\n%s", BAD[i].text, fg_buf_text(&buf));
+        CHECK(!ok && found && fg_diags_has(diags, BAD[i].id));
     }
     FgDiags *diags = fg_diags_new(a);
     FgMachine machine;

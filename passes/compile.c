@@ -58,13 +58,15 @@ static void take_better(const FgRun *c, const FgEvaluation *candidate, FgEvaluat
 }
 
 /* The layer whose gradients come last, cut: the step ends with less to reduce and to update. */
-static bool search_cuts(FgRun *c, uint32_t rung, FgLeverChoice *choice, FgEvaluation *found)
+static bool search_cuts(FgRun *c, uint32_t rung, FgSearchEnd *end, FgEvaluation *found)
 {
     for (uint32_t i = 0; i < sizeof CUTS / sizeof *CUTS; i++) {
         FgPlan *plan;
+        const FgPlan *before = found->plan;
         if (!fg_setting_cut(&c->settings, rung, CUTS[i], &plan) ||
-            (plan && !fg_search_borders(&c->search, plan, choice, found)))
+            (plan && !fg_search_borders(&c->search, plan, &end->choice, found)))
             return false;
+        end->base = found->plan == before ? end->base : plan;
     }
     return true;
 }
@@ -73,12 +75,14 @@ static bool search_from(FgRun *c, uint32_t rung, FgUnit unit, const FgEvaluation
                         FgEvaluation *best)
 {
     FgEvaluation found = *base;
-    FgLeverChoice choice;
-    if (!fg_search_compiled(&c->search, base, &found, &choice) ||
-        (unit == FG_UNIT_LAYER && !search_cuts(c, rung, &choice, &found)) ||
+    FgSearchEnd end = {.base = base->plan, .graph = base->graph};
+    if (!fg_search_compiled(&c->search, base, &found, &end.choice) ||
+        (unit == FG_UNIT_LAYER && !search_cuts(c, rung, &end, &found)) ||
         !fg_search_carry(&c->search, &found))
         return false;
     take_better(c, &found, best);
+    if (best->plan == found.plan)
+        c->end = end;
     return true;
 }
 
@@ -132,7 +136,9 @@ static bool search_compiled(FgRun *c, FgEvaluation *best)
 {
     take_better(c, &c->zero3, best);
     double start = now_ms();
-    bool ok = search_rungs(c, best) && fg_search_misses(&c->search, best);
+    c->end = (FgSearchEnd){0};
+    bool ok = search_rungs(c, best) && fg_search_misses(&c->search, best) &&
+              fg_search_refine(&c->search, &c->end, best);
     fg_search_add_time(&c->search, "search", now_ms() - start);
     return ok;
 }

@@ -22,6 +22,7 @@ typedef struct FgRun {
     FgModule *graph; /* after the graph passes */
     bool stopped;    /* by options->stop_after: out is complete */
     FgSearch search;
+    FgSearchEnd end; /* of the best plan searched */
     FgSettings settings;
     FgEvaluation zero3, least, chosen;
 } FgRun;

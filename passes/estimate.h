@@ -107,6 +107,7 @@ typedef struct FgLeverChoice {
     uint32_t kept;      /* pairs to keep gathered, as far as they fit */
     FgRoundPlace place; /* of these */
     uint32_t round;     /* buckets to gather in the step before, as far as they fit */
+    uint32_t left;      /* of those that might be, the first so many are not */
     FgLeverOrder order;
     bool parts;           /* gradients come in parts where that saves time, as far as they fit */
     bool all_parts;       /* ... and where it does not */

@@ -129,11 +129,11 @@ static uint32_t behind_update(const FgEstimate *estimate, uint32_t bucket)
 static void take_round(Levers *l)
 {
     const FgEstimate *estimate = l->estimate;
-    uint32_t n = 0;
+    uint32_t n = 0, seen = 0;
     for (uint32_t i = 0; i < estimate->gathers.len && n < l->choice->round; i++) {
         const FgGatherSite *site = &estimate->gathers.data[i];
         uint32_t last = fg_place_before(site->use);
-        if (!site->may_round || !fits(l, 0, last, site->bytes))
+        if (!site->may_round || seen++ < l->choice->left || !fits(l, 0, last, site->bytes))
             continue;
         grant(l, 0, last, site->bytes);
         l->plan->gathers.data[l->plan_at[site->gather]].ahead = site->use;

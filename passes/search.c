@@ -22,6 +22,7 @@
 #define MAX_ROUNDS 3
 #define KEEP_PARTS 4
 #define NEAR_KEEPS 2
+#define NEAR_ROUNDS 2
 #define HIDDEN 0.02      /* of a step: compute waits for no more than this */
 #define HOPELESS 1.05    /* of the best step: with less memory it will not be better */
 #define WORTHWHILE 0.999 /* of the step before: another round */
@@ -173,6 +174,22 @@ static bool try_rounds(Trial *t)
     return true;
 }
 
+/* One or two more or fewer of them; and without the first: the first layer's gradient comes last,
+ * and with it its update, so that its gather is what a step ends with when it runs round. */
+static bool try_near_rounds(Trial *t)
+{
+    FgLeverChoice at = t->choice, near = at;
+    for (int k = -NEAR_ROUNDS; k <= NEAR_ROUNDS && at.round > 0; k++)
+        for (uint32_t left = 0; left < 2; left++) {
+            int64_t round = (int64_t)at.round + k;
+            near.round = (uint32_t)round;
+            near.left = left;
+            if (round > 0 && !try_choice(t, near))
+                return false;
+        }
+    return true;
+}
+
 /* Less memory than there is: what lasts shorter may be placed better. */
 static bool try_shares(Trial *t)
 {
@@ -200,19 +217,24 @@ static bool try_near(Trial *t)
            (!waits(t->best) || (try_rounds(t) && try_shares(t)));
 }
 
-/* Gives the estimate the times of the best plan's run and tries the choices around it, while that
- * helps. */
+/* Gives the estimate the times of the best plan's run. */
+static bool retime(Trial *t)
+{
+    FgArena *scratch = fg_arena_new();
+    FgTimes times;
+    bool ok = fg_search_times(t->search, t->best, scratch, &times);
+    if (ok)
+        fg_estimate_retime(t->estimate, &times);
+    fg_arena_free(scratch);
+    return ok;
+}
+
+/* Tries the choices around the best plan's with the times of its run, while that helps. */
 static bool improve(Trial *t, uint32_t rounds)
 {
     for (uint32_t round = 0; round < rounds; round++) {
-        FgArena *scratch = fg_arena_new();
-        FgTimes times;
         double before = t->best->sim.step_us;
-        bool ok = fg_search_times(t->search, t->best, scratch, &times);
-        if (ok)
-            fg_estimate_retime(t->estimate, &times);
-        fg_arena_free(scratch);
-        if (!ok || !try_near(t))
+        if (!retime(t) || !try_near(t))
             return false;
         if (t->best->sim.step_us > before * WORTHWHILE)
             break;
@@ -310,6 +332,30 @@ bool fg_search_borders(FgSearch *s, FgPlan *base, FgLeverChoice *choice, FgEvalu
     *best = found;
     *choice = trial.choice;
     return true;
+}
+
+bool fg_search_refine(FgSearch *s, const FgSearchEnd *end, FgEvaluation *best)
+{
+    if (!end->base || end->choice.round == 0 || best->graph != end->graph || !waits(best) ||
+        best->plan->buckets.len != end->base->buckets.len || much_work(s))
+        return true;
+    FgArena *arena = fg_arena_new();
+    FgEvaluation again = {0}, found = *best;
+    const FgModule *module;
+    FgEstimate estimate;
+    Trial trial = {.search = s, .estimate = &estimate, .best = &found, .choice = end->choice};
+    s->graph = end->graph;
+    bool ok = fg_search_lower(s, end->base, arena, &again, &module);
+    if (ok) {
+        trial.state_bytes = module->state_bytes;
+        fg_estimate_build(s->arena, arena, module, end->base, s->machine, &estimate);
+    }
+    ok = ok && retime(&trial) && try_near_rounds(&trial);
+    fg_arena_free(arena);
+    if (ok && found.plan != best->plan)
+        ok = improve(&trial, MAX_ROUNDS);
+    *best = found;
+    return ok;
 }
 
 /* ---- plans that missed the budget ---- */

@@ -71,8 +71,21 @@ void fg_search_add_times(FgSearch *search, const FgPassManager *manager);
 bool fg_search_compiled(FgSearch *search, const FgEvaluation *base, FgEvaluation *out,
                         FgLeverChoice *out_choice);
 /* Tries the choice that led to *best, and those around it, with the buckets of `base`, a plan that
- * gathers at use; both are replaced where that is better. False after errors. */
+ * gathers at use; both are replaced where that is better, which changes best->plan. False after
+ * errors. */
 bool fg_search_borders(FgSearch *search, FgPlan *base, FgLeverChoice *choice, FgEvaluation *best);
+
+/* Where a search ended: the choice that led to its best plan, and the plan that gathers at use with
+ * the same buckets, for that graph. */
+typedef struct FgSearchEnd {
+    FgPlan *base; /* NULL: no search led to the best plan */
+    const FgModule *graph;
+    FgLeverChoice choice;
+} FgSearchEnd;
+
+/* At the very end, beside the best plan: a few more or fewer gathers round the period, and without
+ * the first. *best is replaced by what is better. False after errors. */
+bool fg_search_refine(FgSearch *search, const FgSearchEnd *end, FgEvaluation *best);
 
 /* Where gradients may come in parts (without being asked for, with two ranks) and some would: sets
  * that in the choice. */

@@ -178,15 +178,12 @@ static bool try_rounds(Trial *t)
  * and with it its update, so that its gather is what a step ends with when it runs round. */
 static bool try_near_rounds(Trial *t)
 {
-    FgLeverChoice at = t->choice, near = at;
-    for (int k = -NEAR_ROUNDS; k <= NEAR_ROUNDS && at.round > 0; k++)
-        for (uint32_t left = 0; left < 2; left++) {
-            int64_t round = (int64_t)at.round + k;
-            near.round = (uint32_t)round;
-            near.left = left;
-            if (round > 0 && !try_choice(t, near))
+    FgLeverChoice near = t->choice;
+    uint32_t round = near.round, least = round > NEAR_ROUNDS ? round - NEAR_ROUNDS : 1;
+    for (near.round = least; near.round <= round + NEAR_ROUNDS; near.round++)
+        for (near.left = 0; near.left < 2; near.left++)
+            if (!try_choice(t, near))
                 return false;
-        }
     return true;
 }
 

@@ -55,7 +55,8 @@ def main():
     cases = Cases()
     promises = Promises(tools)
     # A step so short has little to stand beside the head's gather and the last update.
-    cases.run("promises: 1 x 512 near the joint bound", promises.bounds, SMALL, 0.055)
+    # It is 5.0 % now, and 5.3 % without the last step of the search.
+    cases.run("promises: 1 x 512 near the joint bound", promises.bounds, SMALL, 0.052)
     cases.run("promises: 4 x 2048 at the joint bound", promises.bounds, LARGE, 0.01)
     cases.run("promises: 8B at the joint bound", promises.bounds, EIGHT, 0.01)
     cases.run("promises: 4 x 2048 within 5 % of the bound", promises.near_bound, LARGE, 0.05)
